@@ -152,15 +152,24 @@ int weir_doorman_decode(const void *bytes, size_t len,
  * 0, or WEIR_EINVAL with a sentence for the peer in 'diag' (gRPC:
  * INVALID_ARGUMENT): ids are UTF-8 without control characters, and not empty;
  * that of a client or server has at most WEIR_DOORMAN_CLIENT_ID_MAX bytes, that
- * of a resource WEIR_DOORMAN_ID_MAX; capacities are finite. */
+ * of a resource WEIR_DOORMAN_ID_MAX; capacities are finite; a resource of a
+ * SERVER_REQUEST has a band, and each band 1 .. WEIR_DOORMAN_CLIENTS_MAX
+ * clients, that many at most in sum. */
 int weir_doorman_check(const struct weir_doorman_message *message,
                        struct weir_diag *diag);
-/* Validates one row of a GET_, SERVER_ or RELEASE_REQUEST likewise: wants are
- * finite, not below 0, and in sum not above WEIR_DOORMAN_WANTS_MAX; a resource
- * of a SERVER_REQUEST has a band, and each band 1 .. WEIR_DOORMAN_CLIENTS_MAX
- * clients. A resource may be named twice. 'index' is below the request's count
- * (both asserted). */
+/* Validates the id of one row of a GET_, SERVER_ or RELEASE_REQUEST likewise: a
+ * row with a bad one can't be answered. A resource may be named twice. 'index'
+ * is below the request's count (both asserted). */
 int weir_doorman_check_row(const struct weir_doorman_message *message,
                            size_t index, struct weir_diag *diag);
+/* Validates the amounts of one row of a GET_ or SERVER_REQUEST likewise: 'has'
+ * is finite; wants are from 0 to WEIR_DOORMAN_WANTS_MAX, also in sum. A row
+ * with bad ones must be answered all the same (doorman_check.c): a bad 'has' is
+ * then taken for none, and bad wants for the sound ones. */
+int weir_doorman_check_amounts(const struct weir_doorman_message *message,
+                               size_t index, struct weir_diag *diag);
+/* The nearest number from 0 to 'most', at most WEIR_DOORMAN_WANTS_MAX; of no
+ * number 0. */
+double weir_doorman_sound_wants(double wants, double most);
 
 #endif /* WEIR_DOORMAN_H */

@@ -8,8 +8,12 @@
  * trusted either.
  *
  * A client requests all its resources by one call, and repeats that call for
- * ever if it fails. So the rows of a request are checked one by one: a client
- * that has a bad amount for one resource keeps its leases of the others.
+ * ever if it fails. So the rows of a request are checked one by one. The
+ * original's client goes on with what it has of a resource, also when that
+ * lease is over, until the row is answered or the call fails. So a row with a
+ * bad amount must be answered, for the nearest good amount. Only a row whose id
+ * no resource can have may be left out, for there is no lease of it. A row
+ * without subclients fails the call, as in the original.
  *
  * A negative 'has' must be accepted: the original grants one when a capacity is
  * cut, and its clients report it to the next master. */
@@ -54,17 +58,19 @@ static int check_id(const char *what, struct weir_text id, size_t max,
     return check_doorman_text(what, id, max, diag);
 }
 
-static int check_resource(struct weir_text id,
-                          const struct weir_doorman_lease *has,
-                          struct weir_diag *diag)
+static int check_resource_id(struct weir_text id, struct weir_diag *diag)
 {
-    int error = check_id("resource_id", id, WEIR_DOORMAN_ID_MAX, diag);
-    if (error < 0)
-        return error;
-    if (has->given && !is_finite(has->capacity))
-        return refuse_resource(diag, id,
-                               "the capacity must be a finite number");
-    return 0;
+    return check_id("resource_id", id, WEIR_DOORMAN_ID_MAX, diag);
+}
+
+static int check_lease(struct weir_text id,
+                       const struct weir_doorman_lease *lease,
+                       struct weir_diag *diag)
+{
+    bool sound = !lease->given || is_finite(lease->capacity);
+    return sound ? 0
+                 : refuse_resource(diag, id,
+                                   "the capacity must be a finite number");
 }
 
 static int check_wants(struct weir_text id, double wants,
@@ -77,58 +83,54 @@ static int check_wants(struct weir_text id, double wants,
 
 /* ---- Requests ---- */
 
-static int check_get_row(const struct weir_doorman_message *message,
-                         size_t index, struct weir_diag *diag)
-{
-    const struct weir_doorman_resource *resource = &message->resources[index];
-    int error = check_resource(resource->id, &resource->has, diag);
-    return error < 0 ? error : check_wants(resource->id, resource->wants, diag);
-}
-
 /* The original's sentence, word for word. */
 static int refuse_clients(struct weir_diag *diag)
 {
     return weir_diag_put(diag, WEIR_EINVAL, "subclients should be > 0");
 }
 
-static int check_bands(const struct weir_doorman_server_resource *resource,
-                       struct weir_diag *diag)
+static int check_clients(const struct weir_doorman_server_resource *resource,
+                         struct weir_diag *diag)
 {
     int64_t clients = 0;
-    double wants = 0;
-    int error = 0;
-    for (size_t i = 0; i < resource->band_count && error == 0; i++) {
-        const struct weir_doorman_band *band = &resource->bands[i];
-        if (band->num_clients < 1)
+    for (size_t i = 0; i < resource->band_count; i++) {
+        int64_t more = resource->bands[i].num_clients;
+        if (more < 1)
             return refuse_clients(diag);
-        if (band->num_clients > WEIR_DOORMAN_CLIENTS_MAX - clients)
+        if (more > WEIR_DOORMAN_CLIENTS_MAX - clients)
             return refuse_resource(diag, resource->id,
                                    "more than 1e9 subclients");
-        error = check_wants(resource->id, band->wants, diag);
-        clients += band->num_clients;
-        wants += band->wants;
+        clients += more;
     }
-    if (error < 0)
-        return error;
-    if (clients == 0)
-        return refuse_clients(diag);
-    return check_wants(resource->id, wants, diag);
+    return clients > 0 ? 0 : refuse_clients(diag);
 }
 
-static int check_server_row(const struct weir_doorman_message *message,
-                            size_t index, struct weir_diag *diag)
+static int check_server(const struct weir_doorman_message *message,
+                        struct weir_diag *diag)
 {
-    const struct weir_doorman_server_resource *resource =
-        &message->server_resources[index];
-    int error = check_resource(resource->id, &resource->has, diag);
-    return error < 0 ? error : check_bands(resource, diag);
+    int error = 0;
+    for (size_t i = 0; i < message->count && error == 0; i++)
+        error = check_clients(&message->server_resources[i], diag);
+    return error;
 }
 
-static int check_release_row(const struct weir_doorman_message *message,
-                             size_t index, struct weir_diag *diag)
+static int check_amounts(const struct weir_doorman_resource *resource,
+                         struct weir_diag *diag)
 {
-    return check_id("resource_id", message->released[index],
-                    WEIR_DOORMAN_ID_MAX, diag);
+    int error = check_lease(resource->id, &resource->has, diag);
+    return error < 0 ? error : check_wants(resource->id, resource->wants, diag);
+}
+
+static int check_many_amounts(
+    const struct weir_doorman_server_resource *resource, struct weir_diag *diag)
+{
+    double wants = 0;
+    int error = check_lease(resource->id, &resource->has, diag);
+    for (size_t i = 0; i < resource->band_count && error == 0; i++) {
+        error = check_wants(resource->id, resource->bands[i].wants, diag);
+        wants += resource->bands[i].wants;
+    }
+    return error < 0 ? error : check_wants(resource->id, wants, diag);
 }
 
 /* ---- Responses ---- */
@@ -146,7 +148,9 @@ static int check_granted(const struct weir_doorman_message *message,
     int error = check_mastership(message, diag);
     for (size_t i = 0; i < message->count && error == 0; i++) {
         const struct weir_doorman_grant *grant = &message->grants[i];
-        error = check_resource(grant->id, &grant->gets, diag);
+        error = check_resource_id(grant->id, diag);
+        if (error == 0)
+            error = check_lease(grant->id, &grant->gets, diag);
         if (error == 0 && !grant->gets.given)
             error = refuse_resource(diag, grant->id, "there is no lease");
         if (error == 0 && !is_finite(grant->safe_capacity))
@@ -162,15 +166,13 @@ static const struct {
     const char *id; /* the id's name in messages; NULL: the message has no id */
     int (*check)(const struct weir_doorman_message *message,
                  struct weir_diag *diag);
-    int (*check_row)(const struct weir_doorman_message *message, size_t index,
-                     struct weir_diag *diag);
 } checks[WEIR_DOORMAN_TYPES] = {
     [WEIR_DOORMAN_DISCOVERY_RESPONSE] = { NULL, check_mastership },
-    [WEIR_DOORMAN_GET_REQUEST] = { "client_id", NULL, check_get_row },
+    [WEIR_DOORMAN_GET_REQUEST] = { "client_id", NULL },
     [WEIR_DOORMAN_GET_RESPONSE] = { NULL, check_granted },
-    [WEIR_DOORMAN_SERVER_REQUEST] = { "server_id", NULL, check_server_row },
+    [WEIR_DOORMAN_SERVER_REQUEST] = { "server_id", check_server },
     [WEIR_DOORMAN_SERVER_RESPONSE] = { NULL, check_granted },
-    [WEIR_DOORMAN_RELEASE_REQUEST] = { "client_id", NULL, check_release_row },
+    [WEIR_DOORMAN_RELEASE_REQUEST] = { "client_id", NULL },
     [WEIR_DOORMAN_RELEASE_RESPONSE] = { NULL, check_mastership },
 };
 
@@ -186,9 +188,38 @@ int weir_doorman_check(const struct weir_doorman_message *message,
     return error;
 }
 
+static struct weir_text id_of_row(const struct weir_doorman_message *message,
+                                  size_t index)
+{
+    weir_assert(index < message->count);
+    if (message->type == WEIR_DOORMAN_GET_REQUEST)
+        return message->resources[index].id;
+    if (message->type == WEIR_DOORMAN_SERVER_REQUEST)
+        return message->server_resources[index].id;
+    weir_assert(message->type == WEIR_DOORMAN_RELEASE_REQUEST);
+    return message->released[index];
+}
+
 int weir_doorman_check_row(const struct weir_doorman_message *message,
                            size_t index, struct weir_diag *diag)
 {
-    weir_assert(index < message->count && checks[message->type].check_row);
-    return checks[message->type].check_row(message, index, diag);
+    return check_resource_id(id_of_row(message, index), diag);
+}
+
+int weir_doorman_check_amounts(const struct weir_doorman_message *message,
+                               size_t index, struct weir_diag *diag)
+{
+    weir_assert(index < message->count);
+    if (message->type == WEIR_DOORMAN_GET_REQUEST)
+        return check_amounts(&message->resources[index], diag);
+    weir_assert(message->type == WEIR_DOORMAN_SERVER_REQUEST);
+    return check_many_amounts(&message->server_resources[index], diag);
+}
+
+double weir_doorman_sound_wants(double wants, double most)
+{
+    weir_assert(most >= 0 && most <= WEIR_DOORMAN_WANTS_MAX);
+    if (wants > most)
+        return most;
+    return wants >= 0 ? wants : 0; /* a NaN too */
 }

@@ -71,8 +71,11 @@ static void read_sample(enum weir_doorman_type type, const char *hex,
     bool has_rows = type == WEIR_DOORMAN_GET_REQUEST ||
                     type == WEIR_DOORMAN_SERVER_REQUEST ||
                     type == WEIR_DOORMAN_RELEASE_REQUEST;
-    for (size_t i = 0; has_rows && i < out->count && error == 0; i++)
+    for (size_t i = 0; has_rows && i < out->count && error == 0; i++) {
         error = weir_doorman_check_row(out, i, &diag);
+        if (error == 0 && type != WEIR_DOORMAN_RELEASE_REQUEST)
+            error = weir_doorman_check_amounts(out, i, &diag);
+    }
     if (error < 0)
         fail_msg("%s: %s", hex, diag.text);
 }
@@ -577,6 +580,20 @@ static void row_accepted(const struct weir_doorman_message *message)
 {
     assert_int_equal(weir_doorman_check(message, NULL), 0);
     assert_int_equal(weir_doorman_check_row(message, 0, NULL), 0);
+    if (message->type != WEIR_DOORMAN_RELEASE_REQUEST)
+        assert_int_equal(weir_doorman_check_amounts(message, 0, NULL), 0);
+}
+
+/* Its id is good, and it is to be answered. */
+static void amounts_refused(const struct weir_doorman_message *message,
+                            const char *says)
+{
+    struct weir_diag diag = { 0 };
+    assert_int_equal(weir_doorman_check(message, NULL), 0);
+    assert_int_equal(weir_doorman_check_row(message, 0, NULL), 0);
+    int error = weir_doorman_check_amounts(message, 0, &diag);
+    if (error != WEIR_EINVAL || !strstr(diag.text, says))
+        fail_msg("%d, '%s' doesn't say '%s'", error, diag.text, says);
 }
 
 /* A bad row doesn't make the request bad. */
@@ -609,16 +626,16 @@ static void requests_must_make_sense(void **state)
     const double bad[] = { -1, -DBL_MIN, NAN, INFINITY, -INFINITY, 1.1e18 };
     for (size_t i = 0; i < WEIR_COUNT_OF(bad); i++) {
         resource.wants = bad[i];
-        row_refused(&message, 0, "resource 'r': wants must be from 0 to 1e18");
+        amounts_refused(&message, "resource 'r': wants must be from 0 to 1e18");
     }
     resource.wants = WEIR_DOORMAN_WANTS_MAX;
     resource.has =
         (struct weir_doorman_lease){ .given = true, .capacity = -55 };
     row_accepted(&message);
     resource.has.capacity = NAN;
-    row_refused(&message, 0, "must be a finite number");
+    amounts_refused(&message, "must be a finite number");
     resource.has.capacity = -INFINITY;
-    row_refused(&message, 0, "must be a finite number");
+    amounts_refused(&message, "must be a finite number");
 
     message = get_of(&resource);
     resource.id = WEIR_TEXT("");
@@ -627,6 +644,21 @@ static void requests_must_make_sense(void **state)
     row_refused(&message, 0, "resource_id must be UTF-8");
     resource.id = WEIR_TEXT("a/b");
     row_accepted(&message);
+}
+
+static void sound_wants_are_the_nearest(void **state)
+{
+    (void)state;
+    const struct {
+        double wants, most, sound;
+    } rows[] = {
+        { 7, 9, 7 },      { 9.5, 9, 9 },       { -1, 9, 0 },
+        { NAN, 9, 0 },    { 0, 0, 0 },         { INFINITY, 1e18, 1e18 },
+        { -0.0, 9, 0.0 }, { -INFINITY, 9, 0 },
+    };
+    for (size_t i = 0; i < WEIR_COUNT_OF(rows); i++)
+        assert_true(weir_doorman_sound_wants(rows[i].wants, rows[i].most) ==
+                    rows[i].sound);
 }
 
 static void ids_must_make_sense(void **state)
@@ -663,22 +695,22 @@ static void aggregates_must_make_sense(void **state)
                                             .server_resources = &resource };
     row_accepted(&message);
     bands[1].num_clients = 0;
-    row_refused(&message, 0, "subclients should be > 0");
+    refused(&message, "subclients should be > 0");
     bands[1].num_clients = INT64_MIN;
-    row_refused(&message, 0, "subclients should be > 0");
+    refused(&message, "subclients should be > 0");
     bands[1].num_clients = WEIR_DOORMAN_CLIENTS_MAX;
-    row_refused(&message, 0, "more than 1e9 subclients");
+    refused(&message, "more than 1e9 subclients");
     bands[1].num_clients = INT64_MAX;
-    row_refused(&message, 0, "more than 1e9 subclients");
+    refused(&message, "more than 1e9 subclients");
     bands[1].num_clients = WEIR_DOORMAN_CLIENTS_MAX - 1;
     bands[0].wants = bands[1].wants = 0.6e18;
-    row_refused(&message, 0, "wants must be from 0 to 1e18");
+    amounts_refused(&message, "wants must be from 0 to 1e18");
     bands[0].wants = NAN;
-    row_refused(&message, 0, "wants must be from 0 to 1e18");
+    amounts_refused(&message, "wants must be from 0 to 1e18");
     bands[0].wants = 0;
     row_accepted(&message);
     resource.band_count = 0;
-    row_refused(&message, 0, "subclients should be > 0");
+    refused(&message, "subclients should be > 0");
 }
 
 static void released_rows_are_checked_one_by_one(void **state)
@@ -738,6 +770,7 @@ int main(void)
         cmocka_unit_test(later_versions_are_read),
         cmocka_unit_test(too_many_are_refused),
         cmocka_unit_test(requests_must_make_sense),
+        cmocka_unit_test(sound_wants_are_the_nearest),
         cmocka_unit_test(ids_must_make_sense),
         cmocka_unit_test(aggregates_must_make_sense),
         cmocka_unit_test(released_rows_are_checked_one_by_one),

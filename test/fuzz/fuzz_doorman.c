@@ -20,6 +20,9 @@ static void check_rows(const struct weir_doorman_message *message,
         int error = weir_doorman_check_row(message, i, &diag);
         weir_assert((error < 0) == (diag.text[0] != '\0'));
         weir_assert(weir_doorman_check_row(again, i, NULL) == error);
+        if (message->type != WEIR_DOORMAN_RELEASE_REQUEST)
+            weir_assert(weir_doorman_check_amounts(message, i, NULL) ==
+                        weir_doorman_check_amounts(again, i, NULL));
     }
 }
 

@@ -312,7 +312,7 @@ class OneServer(Case):
         strange = client.get("a", "a/b", 30)
         self.assertEqual((strange["capacity"], strange["safe"]), (30, -1))
         self.assertTrue(server.says("a asks for a/b, which has no quota"))
-        refused = client.get("a", "quick", -1)
+        refused = client.get("a", "", 1)
         self.assertEqual(refused["error"], 3, refused)
         self.pages(server, client)
         both = client.call("GetCapacity", client="c", resources=[
@@ -320,14 +320,15 @@ class OneServer(Case):
         self.assertEqual([r["capacity"] for r in both["resources"]], [7, 10])
         # An id of any length is a client.
         self.assertEqual(client.get("e" * 300, "s1", 7)["capacity"], 7)
-        # Bad rows don't silence the others.
+        # Bad rows don't silence the others, and amounts are answered.
         mixed = client.call("GetCapacity", client="d", resources=[
             {"id": "s1", "wants": -5}, {"id": "", "wants": 1},
             {"id": "s" * 256, "wants": 1}, {"id": "s2", "wants": 7},
             {"id": "s3", "wants": 2e18}])
-        self.assertEqual([r["id"] for r in mixed["resources"]], ["s2"])
-        self.assertTrue(server.says("a sends a row that isn't answered: "
-                                    "resource 'quick': wants must be from 0"))
+        self.assertEqual({r["id"]: r["capacity"] for r in mixed["resources"]},
+                         {"s1": 0, "s2": 7, "s3": 10})
+        self.assertTrue(server.says("a bad row: resource_id is empty; from "
+                                    "client a"))
         self.assertIn("weir_doorman_bad_rows_total 5", server.get("/metrics"))
 
     def pages(self, server, client):
@@ -376,7 +377,7 @@ class OneServer(Case):
         client = self.client(program, self.serve_file())
         answer = client.call("GetServerCapacity", client="s:1", resources=[
             {"id": "below_1", "clients": 3, "wants": 30},
-            {"id": "quick", "clients": 0, "wants": 30},
+            {"id": "", "clients": 3, "wants": 30},
             {"id": "fleet_1", "clients": 3, "wants": 30}])
         below, fleet = answer["resources"]
         self.assertEqual((below["id"], fleet["id"]), ("below_1", "fleet_1"))
@@ -388,6 +389,12 @@ class OneServer(Case):
         self.assertEqual(fleet["algorithm"], {
             "kind": 3, "lease": LEASE, "refresh": 1, "learning": LEASE,
             "parameters": []})
+        # As in the original: a row without subclients fails the call.
+        refused = client.call("GetServerCapacity", client="s:1", resources=[
+            {"id": "below_1", "clients": 3, "wants": 30},
+            {"id": "quick", "clients": 0, "wants": 30}])
+        self.assertEqual((refused["error"], refused["text"]),
+                         (3, "subclients should be > 0"))
 
     def test_python_is_a_server_below(self):
         self.serve_a_server(self.python)

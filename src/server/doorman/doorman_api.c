@@ -33,6 +33,7 @@
 #include "server/doorman/doorman_api.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,6 +99,7 @@ struct answer {
     uint32_t way;
     const struct weir_root_names *names;
     struct weir_doorman_message message;
+    size_t bad_rows, unknown; /* of its rows */
     weir_instant now;
 };
 
@@ -146,12 +148,12 @@ static void show_grant(const struct answer *a, struct weir_text id,
     };
 }
 
-static void log_unknown_resource(const struct answer *a, struct weir_text id,
+static void log_unknown_resource(struct answer *a, struct weir_text id,
                                  int error)
 {
     struct weir_doorman_api *api = a->api;
     api->stats.unknown++;
-    if (api->log)
+    if (api->log && a->unknown++ == 0)
         weir_log_limited(
             api->log, WEIR_LOG_DOORMAN, WEIR_LOG_WARNING,
             "%.*s asks for %.*s, which %s: it is granted all that it asks for",
@@ -160,9 +162,15 @@ static void log_unknown_resource(const struct answer *a, struct weir_text id,
                                  : "has no quota");
 }
 
+/* 'has' is given, and a number. */
+static bool is_held(const struct weir_doorman_lease *has)
+{
+    return has->given && isfinite(has->capacity);
+}
+
 static double amount_held(const struct weir_doorman_lease *has)
 {
-    double capacity = has->given ? has->capacity : 0;
+    double capacity = is_held(has) ? has->capacity : 0;
     if (capacity > WEIR_LEASE_UNITS_MAX)
         return WEIR_LEASE_UNITS_MAX;
     return capacity > 0 ? capacity : 0;
@@ -191,7 +199,7 @@ static int check_may_take(const struct answer *a, struct weir_text id)
 
 /* 0 and a grant, or WEIR_ENOTREADY, WEIR_EINVAL, WEIR_EFULL, WEIR_ENOMEM,
  * WEIR_EDENIED. */
-static int request_lease_grant(const struct answer *a, struct weir_text id,
+static int request_lease_grant(struct answer *a, struct weir_text id,
                                const struct weir_lease_pool_ask *ask,
                                struct weir_doorman_grant *out)
 {
@@ -224,11 +232,12 @@ static int get_one(struct answer *a, size_t index,
     const struct weir_doorman_resource *r = &a->request->resources[index];
     const struct weir_band band = { .priority = r->priority,
                                     .clients = 1,
-                                    .wants = r->wants };
+                                    .wants = weir_doorman_sound_wants(
+                                        r->wants, WEIR_DOORMAN_WANTS_MAX) };
     const struct weir_lease_pool_ask what = { .bands = &band,
                                               .band_count = 1,
                                               .has = amount_held(&r->has),
-                                              .mute = !r->has.given,
+                                              .mute = !is_held(&r->has),
                                               .guard = WEIR_DOORMAN_GUARD };
     return request_lease_grant(a, r->id, &what, out);
 }
@@ -247,6 +256,7 @@ static size_t gather_bands(const struct weir_doorman_server_resource *r,
                            struct weir_band out[WEIR_LEASE_BANDS_MAX])
 {
     struct weir_doorman_band sorted[WEIR_DOORMAN_BANDS_MAX];
+    double rest = WEIR_DOORMAN_WANTS_MAX;
     size_t count = 0;
     memcpy(sorted, r->bands, r->band_count * sizeof *sorted);
     qsort(sorted, r->band_count, sizeof *sorted, by_priority);
@@ -257,7 +267,9 @@ static size_t gather_bands(const struct weir_doorman_server_resource *r,
             out[count++] = (struct weir_band){ .priority = band->priority };
         /* Over all bands there are at most WEIR_DOORMAN_CLIENTS_MAX. */
         out[count - 1].clients += (uint32_t)band->num_clients;
-        out[count - 1].wants += band->wants;
+        double wants = weir_doorman_sound_wants(band->wants, rest);
+        out[count - 1].wants += wants;
+        rest -= wants;
     }
     return count;
 }
@@ -332,7 +344,7 @@ static int get_for_many(struct answer *a, size_t index,
                                               .band_count =
                                                   gather_bands(r, bands),
                                               .has = amount_held(&r->has),
-                                              .mute = !r->has.given,
+                                              .mute = !is_held(&r->has),
                                               .guard = WEIR_DOORMAN_GUARD };
     int error = request_lease_grant(a, r->id, &what, out);
     if (error == 0)
@@ -365,28 +377,31 @@ static bool fit_grants(struct weir_doorman_api *api, size_t count)
     return true;
 }
 
-/* One a minute: a client repeats its row until its program is mended. */
-static void note_bad_row(const struct answer *a)
+/* One a call, and one a minute: a client repeats its row until its program is
+ * mended. */
+static void note_bad_row(struct answer *a, const struct weir_diag *why)
 {
     struct weir_doorman_api *api = a->api;
     api->stats.bad_rows++;
-    if (api->log)
+    if (api->log && a->bad_rows++ == 0)
         weir_log_limited(api->log, WEIR_LOG_DOORMAN_ROW, WEIR_LOG_WARNING,
-                         "%.*s sends a row that isn't answered: %s",
-                         (int)a->request->id.len, a->request->id.p,
-                         api->diag.text);
+                         "a bad row: %s; from client %.*s", why->text,
+                         (int)a->request->id.len, a->request->id.p);
 }
 
-/* As request_lease_grant(), or WEIR_EINVAL: the row is bad. */
+/* As request_lease_grant(), or WEIR_EINVAL: no resource can have this id. */
 static int answer_row(struct answer *a, size_t index,
                       struct weir_doorman_grant *out)
 {
     bool for_many = a->request->type == WEIR_DOORMAN_SERVER_REQUEST;
+    struct weir_diag amounts = { 0 };
     int error = weir_doorman_check_row(a->request, index, &a->api->diag);
-    if (error < 0) {
-        note_bad_row(a);
+    if (error < 0)
+        note_bad_row(a, &a->api->diag);
+    else if (weir_doorman_check_amounts(a->request, index, &amounts) < 0)
+        note_bad_row(a, &amounts);
+    if (error < 0)
         return error;
-    }
     return for_many ? get_for_many(a, index, out) : get_one(a, index, out);
 }
 
@@ -400,10 +415,10 @@ static void fit_parameters(struct weir_doorman_api *api,
         api->grants[i].algorithm.parameter_count = 0;
 }
 
-/* A row that is bad or can't be granted is left out, and the client that misses
- * it asks again. Granted rows are charged to it and must be sent. Only if all
- * fail, the answer is an error: the first one, but WEIR_ENOTREADY before all
- * others, for that row may be granted soon. */
+/* A row that can't be granted, or whose id is bad, is left out, and the client
+ * that misses it asks again. Granted rows are charged to it and must be sent.
+ * Only if all fail, the answer is an error: the first one, but WEIR_ENOTREADY
+ * before all others, for that row may be granted soon. */
 static int answer_grants(struct answer *a)
 {
     struct weir_doorman_api *api = a->api;

@@ -71,8 +71,9 @@ struct weir_doorman_call {
                                    * isn't NULL */
 };
 /* Answers: returns WEIR_GRPC_OK and sets '*out', borrowed until the next call;
- * or another status, and '*out' is the sentence, NUL-terminated. A bad row is
- * left out, and a call without a good one is refused. */
+ * or another status, and '*out' is the sentence, NUL-terminated. A row
+ * with an invalid amount is answered for the nearest valid one, one with an
+ * invalid id is left out; a call that has only such ids is refused. */
 int weir_doorman_api_call(struct weir_doorman_api *api,
                           const struct weir_doorman_call *call,
                           struct weir_text *out, weir_instant now);
@@ -90,7 +91,7 @@ struct weir_doorman_api_stats {
     struct weir_doorman_method_stats methods[WEIR_DOORMAN_METHODS];
     uint64_t unknown;   /* requested resources without a leased quota */
     uint64_t elsewhere; /* answers that another server is the master */
-    uint64_t bad_rows;  /* requested resources left out as invalid */
+    uint64_t bad_rows;  /* requested resources with an invalid id or amount */
 };
 void weir_doorman_api_stats(const struct weir_doorman_api *api,
                             struct weir_doorman_api_stats *out);

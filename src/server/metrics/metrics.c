@@ -470,7 +470,7 @@ static void print_calls(FILE *out, const struct weir_doorman_api *api)
         { "weir_doorman_elsewhere_total", "Answers that this isn't the master.",
           (double)s.elsewhere },
         { "weir_doorman_bad_rows_total",
-          "Resources asked for by invalid rows, which aren't answered.",
+          "Resources asked for with an invalid id or amount.",
           (double)s.bad_rows },
     };
     print_figures(out, figures, WEIR_COUNT_OF(figures));
