@@ -30,9 +30,15 @@
  * ENHANCE_YOUR_CALM, and so is one with a header block over
  * WEIR_H2_HEADERS_MAX, before the rest of the block is decoded. A peer can then
  * cause work only by sending many bytes, which the owner of the socket rations.
- * The session announces an empty HPACK table, so that the cost of headers
- * follows their size, and that it ignores the priorities of RFC 7540, because
- * nghttp2 would keep a tree for them.
+ * The session announces that it ignores the priorities of RFC 7540, because
+ * nghttp2 would keep a tree for them. A client that repeats its call sends some
+ * 60 bytes for it, for HPACK's table has its headers. So that a faithful client
+ * doesn't come near the bound, a call that its handler answers with OK costs
+ * nothing but its frames and headers.
+ *
+ * Rejected: an empty HPACK table. The gRPC of 2016, which Doorman's clients in
+ * Go are built with, acknowledges that setting and uses the table all the same;
+ * its second call was an error of the connection.
  *
  * Two traps. Trailers: the data must end without END_STREAM, or nghttp2 never
  * sends the trailers. Early answers: one that ends before the peer's half is
@@ -687,15 +693,14 @@ static int make_session(struct weir_h2 *h2)
 
 static int submit_settings(struct weir_h2 *h2)
 {
-    nghttp2_settings_entry entries[6] = {
-        { NGHTTP2_SETTINGS_HEADER_TABLE_SIZE, 0 },
+    nghttp2_settings_entry entries[5] = {
         { NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1 },
         { NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, WEIR_H2_STREAMS_MAX },
         { NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW },
         { NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, WEIR_H2_HEADERS_MAX },
         { NGHTTP2_SETTINGS_ENABLE_PUSH, 0 },
     };
-    size_t count = h2->server ? 5 : 6;
+    size_t count = h2->server ? 4 : 5;
     if (nghttp2_submit_settings(h2->session, NGHTTP2_FLAG_NONE, entries,
                                 count) ||
         nghttp2_session_set_local_window_size(h2->session, NGHTTP2_FLAG_NONE, 0,
@@ -906,6 +911,10 @@ int weir_h2_finish(struct weir_h2 *h2, int32_t id, int grpc_status,
         return WEIR_ENOENT;
     if (grpc_status < 0 || grpc_status > 16)
         return WEIR_EINVAL;
+    if (grpc_status == 0) {
+        weir_assert(h2->work >= WORK_OF_CALL);
+        h2->work -= WORK_OF_CALL;
+    }
     stream->over = true;
     end_answer(h2, stream, grpc_status, message);
     return 0;

@@ -115,8 +115,9 @@ size_t weir_h2_queued(const struct weir_h2 *h2);
 /* The bound that the peer broke, as a static text; NULL: none. */
 const char *weir_h2_breach(const struct weir_h2 *h2);
 /* The cost of the peer's bytes, in units: a byte is one, and a frame, a header
- * and a call have a price each. Never over WEIR_H2_WORK_FACTOR times the bytes
- * fed and 256 Ki, except by the cost of the feed that broke the bound. */
+ * and a call have a price each; a call that ends with WEIR_GRPC_OK has none.
+ * Never over WEIR_H2_WORK_FACTOR times the bytes fed and 256 Ki, except by the
+ * cost of the feed that broke the bound. */
 uint64_t weir_h2_work(const struct weir_h2 *h2);
 /* No streams and no output left, or the session is over. */
 bool weir_h2_idle(const struct weir_h2 *h2);

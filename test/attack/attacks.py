@@ -140,7 +140,7 @@ def hpack_bomb(spec):
 
     Costs the attacker: 16 KB a block that is 48 MB decoded ('refer').
     Ended by: WEIR_H2_HEADERS_MAX. Decoding stops there, and the connection
-    ends; and there is no table to refer to (SETTINGS_HEADER_TABLE_SIZE 0)."""
+    ends."""
     yield http2.opening()
     yield from BOMBS[spec["variant"]]()
 

@@ -737,6 +737,43 @@ static void test_hpack_bomb(void **state)
     weir_h2_free(&server.h2);
 }
 
+/* A call, and the same one by HPACK's table, which a client may keep that
+ * acknowledges any setting (the gRPC in Go of 2016). It calls ten thousand
+ * times, with few bytes, and is answered. */
+static void test_a_client_repeats_its_call(void **state)
+{
+    (void)state;
+    static struct blob blob;
+    static const uint8_t message[] = { 0, 0, 0, 0, 2, 'h', 'i' };
+    static const char first[] = "\x83\x86\x44\x02/x\x41\x01x"
+                                "\x40\x02te\x08trailers"
+                                "\x5f\x10"
+                                "application/grpc";
+    static const uint8_t again[] = { 0x83,      0x86,      0x80 | 65,
+                                     0x80 | 64, 0x80 | 63, 0x80 | 62 };
+    struct side server = { .finish = true };
+    side_init(&server, true);
+    begin_raw(&blob);
+    put_frame(&blob, NGHTTP2_SETTINGS, NGHTTP2_FLAG_ACK, 0, NULL, 0);
+    put_frame(&blob, NGHTTP2_HEADERS, END_HEADERS, 1, first, sizeof(first) - 1);
+    for (uint32_t stream = 1; stream < 20000; stream += 2) {
+        if (stream > 1)
+            put_frame(&blob, NGHTTP2_HEADERS, END_HEADERS, stream, again,
+                      sizeof(again));
+        put_frame(&blob, NGHTTP2_DATA, END_STREAM, stream, message,
+                  sizeof(message));
+        const void *bytes;
+        if (weir_h2_feed(server.h2, blob.bytes, blob.len) < 0)
+            fail_msg("stream %u: %s", stream, weir_h2_breach(server.h2));
+        while (weir_h2_output(server.h2, &bytes) > 0)
+            continue;
+        blob.len = 0;
+    }
+    assert_int_equal(server.calls, 10000);
+    assert_int_equal(server.messages, 10000);
+    weir_h2_free(&server.h2);
+}
+
 /* The same on a stream that isn't read any more, and in trailers: the block has
  * a bound everywhere. */
 static void test_hpack_bomb_on_a_dead_stream(void **state)
@@ -927,6 +964,7 @@ int main(void)
         cmocka_unit_test(test_unfinished_before_authentication),
         cmocka_unit_test(test_hpack_bomb),
         cmocka_unit_test(test_hpack_bomb_on_a_dead_stream),
+        cmocka_unit_test(test_a_client_repeats_its_call),
         cmocka_unit_test(test_work_of_each_frame),
         cmocka_unit_test(test_endless_continuation),
     };
