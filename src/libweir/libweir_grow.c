@@ -103,9 +103,9 @@ static int commit_private(const struct weir *weir, uint32_t from,
 }
 
 /* The kernel clears pages of a file when they are allocated, and other threads
- * that allocate parts of it wait meanwhile: a step of a shared table is
- * small. */
-static bool grow_once(struct weir *weir)
+ * that allocate parts of it wait meanwhile: a step of a shared table is small.
+ * 'beside': also while another caller grows. */
+static bool grow_once(struct weir *weir, bool beside)
 {
     uint32_t most =
         weir->block ? WEIR_TABLE_GROWTH_STEP : WEIR_TABLE_GROWTH_MAX;
@@ -115,7 +115,8 @@ static bool grow_once(struct weir *weir)
     uint32_t count = weir_table_growth(weir->table, most, ranges, &slots);
     if (count == 0)
         return false;
-    weir_table_begin_growth(weir->table, weir_clock_now());
+    if (!weir_table_begin_growth(weir->table, weir_clock_now()) && !beside)
+        return false;
     int error = weir->block
                     ? weir_block_allocate(weir->table_fd, weir->block->table_at,
                                           ranges, count)
@@ -128,29 +129,36 @@ static bool grow_once(struct weir *weir)
     return true;
 }
 
-bool weir_grow(struct weir *weir, uint32_t had)
+static bool grow_or_see(struct weir *weir, uint32_t had, bool beside)
 {
-    return (weir_table_is_short(weir->table) && grow_once(weir)) ||
+    return (weir_table_is_short(weir->table) && grow_once(weir, beside)) ||
            weir_table_committed(weir->table) > had;
 }
 
+bool weir_grow(struct weir *weir, uint32_t had)
+{
+    return grow_or_see(weir, had, true);
+}
+
 /* The kernel locks a file while it allocates parts of it, and the thread that
- * has that lock may lose its processor. */
+ * has that lock may lose its processor: a decision allocates none beside
+ * another caller. */
 bool weir_grow_or_wait(struct weir *weir, uint32_t had, struct weir_call *call)
 {
-    while (weir->block && weir_table_committed(weir->table) <= had &&
-           weir_table_is_short(weir->table) &&
-           weir_table_is_growing(weir->table, weir_clock_now())) {
-        if (!weir_call_wait(weir, call, false))
-            return false;
+    if (!weir->block)
+        return weir_grow(weir, had);
+    while (!grow_or_see(weir, had, false)) {
+        if (!weir_table_is_growing(weir->table, weir_clock_now()) ||
+            !weir_call_wait(weir, call, false))
+            return weir_table_committed(weir->table) > had;
     }
-    return weir_grow(weir, had);
+    return true;
 }
 
 void weir_grow_ahead(struct weir *weir, weir_instant now)
 {
     if (weir_table_wants_growth(weir->table)) {
-        while (weir_table_wants_growth(weir->table) && grow_once(weir))
+        while (weir_table_wants_growth(weir->table) && grow_once(weir, false))
             continue;
         return;
     }

@@ -847,13 +847,15 @@ static void a_decision_waits_for_a_growth_as_for_a_lock(void **state)
     while (weir_table_live(table) < weir_table_committed(table))
         assert_int_equal(take_value(weir, i++, NULL), WEIR_PASSED);
     /* Of an instant to come, so that the test may be slow. */
-    weir_table_begin_growth(table, weir_clock_now() + GUARD);
+    assert_true(weir_table_begin_growth(table, weir_clock_now() + GUARD));
+    assert_false(weir_table_begin_growth(table, weir_clock_now()));
     weir->lock_wait = WEIR_SECOND;
     assert_int_equal(take_value(weir, i, &reply), WEIR_LIMITED);
     assert_true(reply.contended && !reply.full);
     assert_int_equal(take_value(weir, 0, NULL), WEIR_PASSED);
     /* That caller was killed long ago. */
-    weir_table_begin_growth(table, 1);
+    weir_table_grown(table, weir_table_committed(table));
+    assert_true(weir_table_begin_growth(table, 1));
     assert_int_equal(take_value(weir, i, &reply), WEIR_PASSED);
     assert_false(reply.contended || reply.full);
     weir_close(weir);

@@ -134,16 +134,23 @@ uint32_t weir_table_growth(const struct weir_table *t, uint32_t most_more,
     return list_ranges(t, from, to, out);
 }
 
-void weir_table_begin_growth(struct weir_table *t, weir_instant now)
+/* Whether a growth that began at 'since' goes on. */
+static bool goes_on(weir_instant since, weir_instant now)
 {
-    /* Relaxed, here and below: a hint. */
-    weir_store_relaxed(&t->growing, now);
+    return since != 0 && weir_since(since, now) < WEIR_TABLE_GROWTH_TIME;
+}
+
+bool weir_table_begin_growth(struct weir_table *t, weir_instant now)
+{
+    /* Relaxed, also below: it orders nothing, and two growths at once do no
+     * harm. */
+    weir_instant since = weir_load_relaxed(&t->growing);
+    return !goes_on(since, now) && weir_cas(&t->growing, &since, now);
 }
 
 bool weir_table_is_growing(const struct weir_table *t, weir_instant now)
 {
-    weir_instant since = weir_load_relaxed(&t->growing);
-    return since != 0 && weir_since(since, now) < WEIR_TABLE_GROWTH_TIME;
+    return goes_on(weir_load_relaxed(&t->growing), now);
 }
 
 void weir_table_grown(struct weir_table *t, uint32_t slots)

@@ -30,7 +30,7 @@ struct weir_table_range {
 #define WEIR_TABLE_GROWTH_MAX 16384
 #define WEIR_TABLE_GROWTH_STEP 256
 /* After this a caller that grows may have been killed, or stopped. */
-#define WEIR_TABLE_GROWTH_TIME (20 * WEIR_MILLISECOND)
+#define WEIR_TABLE_GROWTH_TIME (100 * WEIR_MILLISECOND)
 
 /* What must be committed before weir_table_init(). Returns the number of
  * ranges. */
@@ -43,8 +43,9 @@ uint32_t weir_table_growth(const struct weir_table *table, uint32_t most,
                            struct weir_table_range out[WEIR_TABLE_RANGES_MAX],
                            uint32_t *out_slots);
 /* Notes that a caller begins to commit that; weir_table_grown() or
- * weir_table_stop_growing() ends it. */
-void weir_table_begin_growth(struct weir_table *table, weir_instant now);
+ * weir_table_stop_growing() ends it. False: another caller has begun, as below.
+ * To commit the same at once is allowed all the same. */
+bool weir_table_begin_growth(struct weir_table *table, weir_instant now);
 /* Whether a caller began that less than WEIR_TABLE_GROWTH_TIME ago. */
 bool weir_table_is_growing(const struct weir_table *table, weir_instant now);
 void weir_table_grown(struct weir_table *table, uint32_t slots);
