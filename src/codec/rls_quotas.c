@@ -148,17 +148,13 @@ static size_t store_name(const struct weir_rls_rule *rule,
                          const struct weir_rls_name *name, char *to)
 {
     struct weir_text text = { name->buf, name->len };
-    struct weir_name_hash hash;
-    bool is_long = weir_name_is_long(text);
     if (name->too_long || (is_template_rule(rule) &&
                            text.len > WEIR_NAME_MAX - WEIR_NAME_HASH_LEN))
         return 0;
-    if (!is_long) {
-        memcpy(to, text.p, text.len);
-        return text.len;
-    }
-    weir_long_name_hash(text, &hash);
-    return weir_long_name_store(text, &hash, NULL, to);
+    struct weir_text kept = weir_name_kept(text, to);
+    if (kept.p != to)
+        memcpy(to, kept.p, kept.len);
+    return kept.len;
 }
 
 /* 'scratch': of WEIR_GIVEN_NAME_MAX bytes. */

@@ -129,6 +129,16 @@ size_t weir_long_name_store(struct weir_text name,
     return out.len;
 }
 
+struct weir_text weir_name_kept(struct weir_text name, char *buf)
+{
+    struct weir_name_hash hash;
+    if (!weir_name_is_long(name))
+        return name;
+    weir_long_name_hash(name, &hash);
+    return (struct weir_text){ buf,
+                               weir_long_name_store(name, &hash, NULL, buf) };
+}
+
 int weir_given_name_check(struct weir_text name, struct weir_diag *diag)
 {
     if (name.len <= WEIR_NAME_MAX)

@@ -66,6 +66,10 @@ size_t weir_long_name_store(struct weir_text name,
                             const struct weir_name_hash *hash,
                             const struct weir_runs *runs, char *buf);
 
+/* What a name without a template is kept as: itself, or, if it is long, its
+ * stored form in 'buf' of WEIR_NAME_MAX bytes. */
+struct weir_text weir_name_kept(struct weir_text name, char *buf);
+
 /* As weir_name_check(), for a name that a client gives: up to
  * WEIR_GIVEN_NAME_MAX bytes. WEIR_ETOOBIG: it is longer. */
 int weir_given_name_check(struct weir_text name, struct weir_diag *diag);

@@ -312,18 +312,6 @@ static weir_i128 move_tat(const struct weir_throttle_ask *ask, struct tat tat,
     return ttl;
 }
 
-/* The key as it is kept; a long one is written to 'buf' of WEIR_NAME_MAX
- * bytes. */
-static struct weir_text kept_key(struct weir_text key, char *buf)
-{
-    struct weir_name_hash hash;
-    if (!weir_name_is_long(key))
-        return key;
-    weir_long_name_hash(key, &hash);
-    return (struct weir_text){ buf,
-                               weir_long_name_store(key, &hash, NULL, buf) };
-}
-
 static int check_range(const struct weir_throttle_ask *ask)
 {
     bool sound = ask->max_burst >= 0 && ask->count > 0 && ask->period_s > 0;
@@ -341,7 +329,7 @@ int weir_throttle_decide(struct weir_throttle *throttle,
     if (error < 0)
         return error;
     char buf[WEIR_NAME_MAX];
-    struct weir_text key = kept_key(ask->key, buf);
+    struct weir_text key = weir_name_kept(ask->key, buf);
     uint64_t hash = weir_hash(key, t->seed);
     struct cell *cell = find_cell(t, key, hash);
     struct tat tat = cell ? tat_of(cell) : (struct tat){ at, 0 };
@@ -369,7 +357,7 @@ bool weir_throttle_forget(struct weir_throttle *throttle, struct weir_text key,
                           weir_instant now)
 {
     char buf[WEIR_NAME_MAX];
-    key = kept_key(key, buf);
+    key = weir_name_kept(key, buf);
     struct cell *cell =
         find_cell(throttle, key, weir_hash(key, throttle->seed));
     if (!cell)

@@ -414,7 +414,6 @@ static struct usage_name name_usage(const struct weir_rlqs_stream *stream,
 {
     struct weir_rlqs_service *service = stream->service;
     struct weir_rls_name name;
-    struct weir_name_hash hash;
     weir_rls_name_begin(
         &name, service->name, sizeof service->name,
         (struct weir_text){ stream->domain, stream->domain_len });
@@ -422,14 +421,8 @@ static struct usage_name name_usage(const struct weir_rlqs_stream *stream,
         weir_rls_name_add(&name, usage->pairs[i].key, usage->pairs[i].value,
                           false);
     struct weir_text given = { name.buf, name.len };
-    struct usage_name out = { given, given, name.too_long };
-    if (!weir_name_is_long(given))
-        return out;
-    weir_long_name_hash(given, &hash);
-    out.key = (struct weir_text){
-        service->key, weir_long_name_store(given, &hash, NULL, service->key)
-    };
-    return out;
+    return (struct usage_name){ given, weir_name_kept(given, service->key),
+                                name.too_long };
 }
 
 /* Returns WEIR_GRPC_OK, or a status with its sentence in 'out', as the next two

@@ -507,19 +507,7 @@ static int encode(struct weir_doorman_api *api,
     return 0;
 }
 
-/* A client's id as lease pools keep it: a long one, or one that looks like a
- * stored long one, in the stored form of long_name.h. */
-static struct weir_text stored_client_id(struct weir_text id,
-                                         char buf[WEIR_NAME_MAX])
-{
-    static_assert(WEIR_NAME_MAX <= WEIR_CLIENT_ID_MAX, "a stored id has room");
-    struct weir_name_hash hash;
-    if (!weir_name_is_long(id))
-        return id;
-    weir_long_name_hash(id, &hash);
-    return (struct weir_text){ buf,
-                               weir_long_name_store(id, &hash, NULL, buf) };
-}
+static_assert(WEIR_NAME_MAX <= WEIR_CLIENT_ID_MAX, "a kept id has room");
 
 /* The rows that cost a search. The original's client in Go releases an empty id
  * for each of its resources, and then their ids. */
@@ -554,7 +542,8 @@ static int answer_doorman_call(struct weir_doorman_api *api,
                               "a call is for at most 4096 resources");
     if (error < 0)
         return error;
-    request.id = stored_client_id(request.id, client_id);
+    /* Lease pools keep an id as tables keep a name. */
+    request.id = weir_name_kept(request.id, client_id);
     error = make_answer(&a, call->method);
     return error < 0 ? error : encode(api, &a.message, out);
 }
