@@ -426,8 +426,19 @@ static void break_transaction(struct weir_resp_call *call)
         weir_resp_transaction_break(call->session->transaction);
 }
 
-static void queue_command(struct weir_resp_call *call)
+static void queue_command(struct weir_resp_call *call,
+                          const struct weir_resp_command *command)
 {
+    if (command->flags & WEIR_RESP_ALONE) {
+        break_transaction(call);
+        weir_resp_error(call->out,
+                        "ERR Command not allowed inside a transaction");
+        return;
+    }
+    if (command->check && !command->check(call)) {
+        break_transaction(call);
+        return;
+    }
     int error =
         weir_resp_transaction_add(call->session->transaction, call->request);
     if (error == 0) {
@@ -687,7 +698,7 @@ static bool check_command(struct weir_resp_call *call,
         refuse_argument_count(call, command);
         return false;
     }
-    return !command->check || command->check(call);
+    return true;
 }
 
 static void execute(struct weir_resp_call *call,
@@ -742,11 +753,5 @@ void weir_resp_answer(struct weir_resp_call *call)
         execute(call, command);
         return;
     }
-    if (command->flags & WEIR_RESP_ALONE) {
-        break_transaction(call);
-        weir_resp_error(call->out,
-                        "ERR Command not allowed inside a transaction");
-        return;
-    }
-    queue_command(call);
+    queue_command(call, command);
 }

@@ -94,6 +94,18 @@ static void write_pair(struct weir_resp_call *call, const char *name,
     weir_resp_integer(call->out, value);
 }
 
+/* A way to find keys: its type, and a map of 'count' numbers to come. */
+static void begin_spec(struct weir_resp_call *call, const char *name,
+                       const char *type, size_t count)
+{
+    weir_resp_text(call, name);
+    weir_resp_map(call->out, 2);
+    weir_resp_text(call, "type");
+    weir_resp_text(call, type);
+    weir_resp_text(call, "spec");
+    weir_resp_map(call->out, count);
+}
+
 /* Where the keys are: from argument 'key' on, one or all. */
 static void describe_keys(struct weir_resp_call *call,
                           const struct weir_resp_command *command)
@@ -107,19 +119,9 @@ static void describe_keys(struct weir_resp_call *call,
     weir_resp_array(call->out, 2);
     weir_resp_simple(call->out, is_write ? "RW" : "RO");
     weir_resp_simple(call->out, is_write ? "update" : "access");
-    weir_resp_text(call, "begin_search");
-    weir_resp_map(call->out, 2);
-    weir_resp_text(call, "type");
-    weir_resp_text(call, "index");
-    weir_resp_text(call, "spec");
-    weir_resp_map(call->out, 1);
+    begin_spec(call, "begin_search", "index", 1);
     write_pair(call, "index", command->key);
-    weir_resp_text(call, "find_keys");
-    weir_resp_map(call->out, 2);
-    weir_resp_text(call, "type");
-    weir_resp_text(call, "range");
-    weir_resp_text(call, "spec");
-    weir_resp_map(call->out, 3);
+    begin_spec(call, "find_keys", "range", 3);
     /* Relative to the first key; -1: to the end. */
     write_pair(call, "lastkey", command->last_key < 0 ? -1 : 0);
     write_pair(call, "keystep", 1);

@@ -64,8 +64,8 @@ struct weir_resp_command {
     const char *group, *since, *summary;
     const char *arguments; /* names between blanks; '#': an integer, in
                             * brackets: optional, with '+': once or more */
-    /* Whether the arguments are valid; else the error is written. It is called
-     * before 'run', or when the command is queued. NULL: the arity is all. */
+    /* Whether 'run' would accept the arguments; else the error is written. It
+     * is called when the command is queued. NULL: the arity is all. */
     bool (*check)(struct weir_resp_call *call);
 };
 
