@@ -122,6 +122,10 @@ const struct weir_catalog *weir_fleet_catalog(const struct weir_fleet *fleet);
 unsigned weir_fleet_take(struct weir_fleet *fleet, uint32_t limiter,
                          struct weir_text name, uint64_t weight,
                          struct weir_reply *reply);
+/* The same for a peek by name, as libweir makes it. */
+unsigned weir_fleet_peek(struct weir_fleet *fleet, uint32_t limiter,
+                         struct weir_text name, uint64_t weight,
+                         struct weir_reply *out_reply);
 /* The outcome bits of weir_table_enter(), and its leave. A permit record is
  * lost with its node: after a kill it must not be given back. */
 unsigned weir_fleet_enter(struct weir_fleet *fleet, uint32_t limiter,

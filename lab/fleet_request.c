@@ -81,6 +81,28 @@ unsigned weir_fleet_take(struct weir_fleet *fleet, uint32_t limiter,
     return outcome;
 }
 
+unsigned weir_fleet_peek(struct weir_fleet *fleet, uint32_t limiter,
+                         struct weir_text name, uint64_t weight,
+                         struct weir_reply *out_reply)
+{
+    struct weir_node *node = running(fleet, limiter);
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_PEEK,
+                                      .weight = weight };
+    struct weir_ref ref;
+    memset(out_reply, 0, sizeof(*out_reply));
+    if (!node)
+        return WEIR_OUTCOME_LIMITED;
+    if (!find_ref(node, name, &ref))
+        return 0;
+    unsigned outcome = weir_table_ask(node->table, node->stripe, ref, &ask,
+                                      out_reply, weir_node_now(node));
+    outcome |= weir_table_note_peek(node->table, ref.slot, weight,
+                                    outcome & WEIR_OUTCOME_LIMITED);
+    if (outcome & WEIR_OUTCOME_KICK)
+        weir_node_kick(node);
+    return outcome;
+}
+
 unsigned weir_fleet_enter(struct weir_fleet *fleet, uint32_t limiter,
                           struct weir_text name, uint64_t weight,
                           struct weir_permit_record *out_record)

@@ -438,6 +438,35 @@ class Mistakes(Case):
                     ok=True)
 
 
+@unittest.skipUnless(all(path.exists() for path in LUA),
+                     "nginx has no Lua here")
+class Peeks(Lua):
+    def test_peeks_hear_of_the_other_nginx(self):
+        """Two nginx before an application that charges: each peeks at the
+        quotas of a bucket. One bucket is hot at the other nginx, and this one
+        never takes from it."""
+        self.fleet.set("s3", "limit=unlimited")
+        self.fleet.set("s3_*_write", "limit=5/h", "low_burst=5",
+                       "high_burst=5", "parent=s3")
+        front, other = (self.start("""
+            location /directive { weir s3_${arg_bucket}_write peek;
+                                  empty_gif; }
+            location /lua { access_by_lua_block {
+                require("weir").check_by_name(
+                    "s3_" .. ngx.var.arg_bucket .. "_write")
+            } empty_gif; }
+            location /take { weir s3_${arg_bucket}_write; empty_gif; }
+        """) for _ in range(2))
+        for way in "directive", "lua":
+            self.assertEqual(front.get(f"/{way}?bucket=cold")[0], 200)
+            hot = f"hot_{way}"
+            until("the other nginx has used up the bucket", lambda: other.get(
+                f"/take?bucket={hot}")[0] == 429)
+            until("this one hears of it", lambda: front.get(
+                f"/{way}?bucket={hot}")[0] == 429)
+            self.assertEqual(front.get(f"/{way}?bucket=cold")[0], 200)
+
+
 class Examples(Rooted):
     def test_s3(self):
         """Bucket and kind of request by two forms of URL."""

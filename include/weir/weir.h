@@ -142,7 +142,9 @@ struct weir_reply {
     bool unknown;       /* the name has no quota: it passes */
     bool never;         /* the weight is above high_burst: it never passes */
     bool stale;         /* no root was heard for stale_after, or a store of an
-                         * exact quota didn't answer: decided by on_stale */
+                         * exact quota didn't answer: decided by on_stale. Of a
+                         * peek also: no root has yet sent the fill of a counted
+                         * quota, or the first grant of a leased one */
     bool shadow;        /* a quota in mode shadow would have refused */
     bool exact;         /* a store of an exact quota was asked and answered */
     bool full;          /* the table had no room for the name's quota: the
@@ -565,8 +567,13 @@ WEIR_API enum weir_verdict weir_peek(struct weir_handle quota, uint64_t weight,
                                      struct weir_reply *reply,
                                      weir_instant now);
 
-/* The same by name. Like weir_take_by_name() it may make a template's instance;
- * and the roots send the fleet's fill of the quota, for later peeks. */
+/* The same by name. Like weir_take_by_name() it may make a template's instance.
+ * It marks the quotas of the chain as used: with their next answer, some
+ * milliseconds later, the roots send the fleet's fill, and keep it up to date.
+ * The peeks before that answer are decided by what this process knows alone,
+ * and say so by reply->stale. Of a leased quota the first peek asks for a
+ * grant, as a handle does, and peeks keep it; they are answered by this
+ * process's grant, and take a small part of a scarce limit with them. */
 WEIR_API enum weir_verdict weir_peek_by_name(struct weir *weir,
                                              const char *name, size_t len,
                                              uint64_t weight,

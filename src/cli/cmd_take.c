@@ -270,7 +270,10 @@ static void note_reply(const struct take *take, const struct weir_reply *reply)
     if (reply->full)
         fprintf(stderr, "weir: there is no room for this name's quota; decided "
                         "by the overflow quota or on_full\n");
-    if (reply->stale)
+    if (reply->stale && take->peek)
+        fprintf(stderr, "weir: no root has sent this quota's fill or grant, or "
+                        "no store answered; decided without\n");
+    else if (reply->stale)
         fprintf(stderr, "weir: no root answered for a while, or no store of "
                         "an exact quota; decided by on_stale\n");
     if (reply->contended)

@@ -407,8 +407,8 @@ enum weir_verdict weir_peek_by_name(struct weir *weir, const char *name,
         unsigned outcome = ask_at(weir, ref, &ask, reply, &call);
         if (outcome & WEIR_OUTCOME_STALE_REF)
             continue;
-        /* No count of a name that is only looked at requests its fill. */
-        weir_table_mark_chain(weir->table, ref.slot);
+        outcome |= weir_table_note_peek(weir->table, ref.slot, ask.weight,
+                                        outcome & WEIR_OUTCOME_LIMITED);
         weir_decide_mark_full(reply, resolved);
         return weir_verdict_of(weir, outcome);
     }

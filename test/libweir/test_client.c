@@ -23,6 +23,9 @@
     "{\"limit\": \"10/s\", \"low_burst\": \"10\", \"high_burst\": \"10\"," \
     " \"sharing\": \"local\"}"
 
+#define THREE_AN_HOUR \
+    "{\"limit\": \"3/h\", \"low_burst\": \"3\", \"high_burst\": \"3\"}"
+
 static struct root root;
 
 static int begin(void **state)
@@ -526,6 +529,47 @@ static void two_limiters_keep_apart(void **state)
     weir_close(weir[1]);
 }
 
+static bool peeks(struct weir *weir, const char *name, struct weir_reply *reply)
+{
+    return weir_peek_by_name(weir, name, strlen(name), 1, reply, 0) ==
+           WEIR_PASSED;
+}
+
+/* One limiter uses up a name, and a parent, that another one only peeks at. */
+static void peeks_hear_of_the_fleet(void **state)
+{
+    (void)state;
+    root_set(&root, "heard", THREE_AN_HOUR);
+    root_set(&root, "heard/*",
+             "{\"limit\": \"unlimited\", \"parent\": \"heard\"}");
+    root_set(&root, "looked/*", THREE_AN_HOUR);
+    struct weir *user = limiter_ready(root.address, NULL);
+    struct weir *looker = limiter_ready(root.address, NULL);
+    const char *used[] = { "looked/at", "heard/of" };
+    for (int i = 0; i < 2; i++) {
+        UNTIL(limiter_knows(user, used[i]));
+        while (take_name(user, used[i]) == WEIR_PASSED)
+            ;
+    }
+    assert_int_equal(weir_sync(user, GUARD), 0);
+    for (int i = 0; i < 2; i++) {
+        struct weir_reply reply;
+        bool passed = peeks(looker, used[i], &reply);
+        while (reply.unknown)
+            passed = peeks(looker, used[i], &reply);
+        /* The root may have answered since. */
+        assert_true(passed ? reply.stale : !reply.stale);
+        UNTIL(!peeks(looker, used[i], &reply));
+        assert_false(reply.stale);
+        assert_string_equal(reply.quota, i == 0 ? used[i] : "heard");
+        assert_int_equal(limiter_status(looker).roots_up, 1);
+    }
+    struct weir_reply reply;
+    UNTIL(peeks(looker, "looked/aside", &reply) && !reply.stale);
+    weir_close(user);
+    weir_close(looker);
+}
+
 /* ---- Events ---- */
 
 static bool is_readable(int fd)
@@ -762,6 +806,7 @@ int main(void)
         cmocka_unit_test(closing_delivers_counts),
         cmocka_unit_test(closing_at_once_delivers_counts),
         cmocka_unit_test(two_limiters_keep_apart),
+        cmocka_unit_test(peeks_hear_of_the_fleet),
         cmocka_unit_test(events_wait),
         cmocka_unit_test(events_overflow),
         cmocka_unit_test(threads_give_stripes_back),

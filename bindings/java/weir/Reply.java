@@ -62,7 +62,10 @@ public final class Reply {
         return said.containsKey("unknown");
     }
 
-    /** No root answers the agent: the quota's on_stale rules. */
+    /**
+     * No root answers the agent: the quota's on_stale rules. Of a peek also:
+     * no root has sent the agent the quota's fill yet, or its first grant.
+     */
     public boolean stale() {
         return said.containsKey("stale");
     }

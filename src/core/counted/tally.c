@@ -139,6 +139,7 @@ void weir_tally_init(struct weir_tally *tally, void *block,
     lay_out_tally(tally, &layout, links, region);
     for (uint32_t i = 0; i < links; i++)
         tally->link[i].acked_at = now;
+    weir_table_set_reported(table, links > 0);
 }
 
 /* ---- Collecting ---- */
@@ -296,6 +297,7 @@ static void announce_all(struct weir_tally *tally, struct weir_tally_link *link,
             cell->begun = false;
             weir_tally_forget_fill(cell);
         }
+        weir_tally_update_heard(tally, slot);
         struct weir_slot_view view;
         weir_table_view(tally->table, slot, &view, now);
         if (view.state <= WEIR_SLOT_PLACEHOLDER || view.fill <= 0)
@@ -325,8 +327,10 @@ static void forget_session_fills(struct weir_tally *tally,
 {
     uint32_t end = weir_table_used(tally->table);
     for (uint32_t slot = weir_bit_next(tally->filled, 0, end); slot < end;
-         slot = weir_bit_next(tally->filled, slot + 1, end))
+         slot = weir_bit_next(tally->filled, slot + 1, end)) {
         weir_tally_forget_fill(&link->cells[slot]);
+        weir_tally_update_heard(tally, slot);
+    }
 }
 
 /* A root gives back the units in flight of a limiter that is silent for long:

@@ -331,6 +331,8 @@ static void take_fill(struct weir_tally *tally, struct weir_tally_link *link,
     cell->slack = received->slack;
     cell->has_fill = true;
     cell->blind = blind;
+    if (!blind)
+        weir_table_set_heard(tally->table, received->slot, true);
     weir_bit_set(tally->filled, received->slot);
     weir_assert(cell->has_fill && cell->begun);
     if (!view.unlimited)

@@ -67,6 +67,9 @@ void weir_tally_update_fill(struct weir_tally *tally, uint32_t slot,
 /* Drops the fill and pace of an earlier session. Counts that were answered too
  * late are dropped from the prompt ones: they have leaked there by now. */
 void weir_tally_forget_fill(struct weir_tally_cell *cell);
+/* The table learns whether some root's fill of the slot is known. Call it after
+ * that. */
+void weir_tally_update_heard(struct weir_tally *tally, uint32_t slot);
 
 /* ---- tally_report.c ---- */
 

@@ -457,6 +457,15 @@ void weir_tally_forget_fill(struct weir_tally_cell *cell)
     weir_assert(!cell->has_fill && cell->pace == 0);
 }
 
+void weir_tally_update_heard(struct weir_tally *tally, uint32_t slot)
+{
+    bool heard = false;
+    for (uint32_t i = 0; i < tally->link_count; i++)
+        heard |= tally->link[i].cells[slot].has_fill &&
+                 !tally->link[i].cells[slot].blind;
+    weir_table_set_heard(tally->table, slot, heard);
+}
+
 void weir_tally_unshare(struct weir_tally *tally, uint32_t slot,
                         weir_instant now)
 {
@@ -466,5 +475,6 @@ void weir_tally_unshare(struct weir_tally *tally, uint32_t slot,
         tally->link[i].cells[slot].counted = false;
     }
     weir_bit_clear(tally->filled, slot);
+    weir_tally_update_heard(tally, slot);
     weir_tally_update_slack(tally, slot, now);
 }

@@ -13,14 +13,21 @@
  * A mark is only a hint. A report, an edit, a permit that leaves, and a refusal
  * that moves from a thread's stripe to the slot set it too. So a slot without
  * place gets one only if a handle is open, or if its total of units passed and
- * refused has grown. Otherwise the next report of a slot that was used and
- * closed would open a place again.
+ * refused has grown, or if it was peeked at by name. Otherwise the next report
+ * of a slot that was used and closed would open a place again.
  *
  * A handle may come and go between two looks. The table notes that the last one
  * was closed, and each look reads that note before the totals. If there is a
  * note, the use since the look before may be the handle's own: the place waits
  * for one more look, and ends if there was no use by then. If there was, the
  * quota is used by its name, and the place goes on without handles.
+ *
+ * A peek charges nothing and is counted nowhere, but its verdict is worthless
+ * without a grant. So the weight of a peek by name is offered as use: that of a
+ * refused one once a second, until the grant has room for it; that of a passed
+ * one once in the ten seconds over which use is smoothed, which keeps the
+ * grant. More would take capacity from those that use it: a process may peek a
+ * thousand times a second for what another one takes.
  *
  * A refusal before the first grant writes only to its thread's stripe, which
  * wakes no limiter: while there are leased quotas, the limiter looks at the
@@ -56,13 +63,19 @@
 #include "core/table/table_permit.h"
 
 #define LOOK_EVERY (100 * WEIR_MILLISECOND)
+/* A peek is offered as use once in so long, if it passed and if it didn't. */
+#define PEEK_EVERY WEIR_LEASE_HOLDER_WINDOW
+#define PEEK_REFUSED_EVERY WEIR_LEASE_HOLDER_RISE
 
 struct lease_place {
     uint32_t slot;
     uint32_t generation;
     uint64_t count, refused; /* the slot's totals when the place began: units
                               * passed (permits: entered), and units refused */
-    uint64_t offered; /* units passed and refused since; at the last look */
+    uint64_t peeked; /* units of peeks that were offered as use since … */
+    weir_instant peeked_at; /* … and when the last of them were */
+    uint64_t offered; /* units passed, refused and peeked since; at the last
+                       * look */
     bool opened;      /* a handle was open since its last use without one */
     bool late; /* another thread's lock kept the grant out of the table */
 };
@@ -145,7 +158,8 @@ static void close_place(struct limiter_leases *leases, uint32_t at,
     uint32_t slot = place->slot;
     if (leases->place_of[slot] == at + 1)
         leases->place_of[slot] = 0;
-    leases->seen[slot] = place->count + place->refused + place->offered;
+    leases->seen[slot] =
+        place->count + place->refused + place->offered - place->peeked;
     weir_lease_client_close(leases->client, at, now);
 }
 
@@ -339,7 +353,7 @@ static bool needs_place(struct weir_limiter *limiter, uint32_t slot,
     weir_table_view(limiter->table, slot, &view, now);
     weir_table_lease_view(limiter->table, slot, &lease);
     uint64_t refused = weir_table_refused(limiter->table, slot);
-    return view.refs > 0 ||
+    return view.refs > 0 || weir_table_is_peeked(limiter->table, slot) ||
            units_since(&limiter->leases, slot, lease.entered, refused) > 0;
 }
 
@@ -491,6 +505,21 @@ static void end_place(struct weir_limiter *limiter, uint32_t at,
     close_place(leases, at, now);
 }
 
+/* The peeks since the look before, as the file's head says. */
+static void offer_peeks(struct weir_limiter *limiter, struct lease_place *place,
+                        weir_instant now)
+{
+    bool limited;
+    uint64_t weight =
+        weir_table_end_peek(limiter->table, place->slot, &limited);
+    weir_duration every = limited ? PEEK_REFUSED_EVERY : PEEK_EVERY;
+    if (weight == 0 ||
+        (place->peeked > 0 && weir_since(place->peeked_at, now) < every))
+        return;
+    place->peeked += weight;
+    place->peeked_at = now;
+}
+
 /* Reports the use so far. Returns whether it grew since the look before. */
 static bool report_use(struct weir_limiter *limiter, uint32_t at,
                        const struct weir_slot_view *view, weir_instant now)
@@ -507,7 +536,8 @@ static bool report_use(struct weir_limiter *limiter, uint32_t at,
         use.in_use = lease.in_flight;
         use.awaited = lease.awaited;
     }
-    use.offered = use.passed + (refused - place->refused);
+    offer_peeks(limiter, place, now);
+    use.offered = use.passed + (refused - place->refused) + place->peeked;
     report_in_use(limiter, at);
     weir_lease_client_use(leases->client, at, &use, now);
     bool used = (int64_t)(use.offered - place->offered) > 0;

@@ -17,8 +17,7 @@ static bool is_slot_idle(struct weir_table *t, uint32_t slot,
                  cold->state == WEIR_SLOT_PLACEHOLDER;
     if (!idles || cold->refs > 0)
         return false;
-    uint64_t bit = (uint64_t)1 << (slot % 64);
-    if (weir_load_relaxed(&weir_bits(t)[slot / 64]) & bit)
+    if (weir_bit_of(t, BITS_MARKED, slot))
         return false;
     struct slot_read read;
     *out_count = weir_load(&weir_hot(t, slot)->count);

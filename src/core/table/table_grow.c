@@ -88,8 +88,11 @@ static uint32_t list_ranges(const struct weir_table *t, uint32_t from,
                  weir_chunks_of(from), weir_chunks_of(to));
     add_elements(&growth, t->index_at, sizeof(struct index_bucket),
                  weir_name_index_buckets(from), weir_name_index_buckets(to));
-    add_elements(&growth, t->bits_at, sizeof(uint64_t), words_of(from),
-                 words_of(to));
+    for (unsigned which = 0; which < SLOT_BITS; which++)
+        add_elements(&growth,
+                     t->bits_at +
+                         (uint64_t)which * t->bits_words * sizeof(uint64_t),
+                     sizeof(uint64_t), words_of(from), words_of(to));
     add_slots(&growth, t->shadow_slots_at, sizeof(struct shadow_slot));
     add_slots(&growth, t->inflights_at, sizeof(struct inflight));
     add_slots(&growth, t->bucket_states_at, sizeof(struct bucket_state));
@@ -98,6 +101,7 @@ static uint32_t list_ranges(const struct weir_table *t, uint32_t from,
     add_elements(&growth, t->area_at, AREA_UNIT, weir_area_units_of(t, from),
                  weir_area_units_of(t, to));
     add_slots(&growth, t->leased_at, sizeof(struct leased));
+    add_slots(&growth, t->peeks_at, sizeof(uint32_t));
     if (t->gate_slots > 0)
         add_slots(&growth, t->gate_slot_of_at, sizeof(uint32_t));
     if (t->commons > 1)

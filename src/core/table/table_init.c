@@ -93,7 +93,8 @@ static size_t lay_out_table(struct weir_table *t,
     at +=
         (uint64_t)weir_name_index_buckets(slots) * sizeof(struct index_bucket);
     t->bits_at = at;
-    at = weir_line_aligned(at + (uint64_t)t->bits_words * sizeof(uint64_t));
+    at = weir_line_aligned(at + (uint64_t)SLOT_BITS * t->bits_words *
+                                    sizeof(uint64_t));
     t->stripes_at = at;
     at += (uint64_t)options->stripes * sizeof(struct weir_stripe);
     t->shadow_slots_at = at;
@@ -102,6 +103,8 @@ static size_t lay_out_table(struct weir_table *t,
     at += (uint64_t)slots * sizeof(struct inflight);
     t->leased_at = lay_out_bucket_states(t, at, options);
     at = t->leased_at + (uint64_t)slots * sizeof(struct leased);
+    t->peeks_at = at;
+    at = weir_line_aligned(at + (uint64_t)slots * sizeof(uint32_t));
     at = weir_gate_slots_lay_out(t, at, options->gate_slots);
     return t->commons > 1 ? lay_out_shared(t, at) : at;
 }

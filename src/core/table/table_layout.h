@@ -2,8 +2,8 @@
  * table/table_layout.h - the bytes of a table; for table*.c, and for checkers
  * of a table.
  *
- *     header | hot slots | cold slots | names | chunks | index | bits | ...
- *              64 B        48 B         32 B    16 B     32 B    1 bit
+ *     header | hot slots | cold slots | names | chunks | index | bits  | ...
+ *              64 B        48 B         32 B    16 B     32 B    2 bits
  *              a slot      a slot       a slot  a slot   a slot  a slot
  *
  *     ... stripes | shadow | in-flight | bucket | area map | area   | leased |
@@ -11,8 +11,9 @@
  *                   16 B     32 B        16 B     1 B        64 B     64 B
  *                   a slot   a slot      a slot   a unit     a unit   a slot
  *
- *     ... which slot has which gate slot | gate slots  | ...
- *         4 B a slot                       24 KiB each
+ *     ... peeks | which slot has which gate slot | gate slots  | ...
+ *         4 B     4 B a slot                       24 KiB each
+ *         a slot
  *
  *     ... pins   | pinned | kept    | in flight       (of a shared table only)
  *         16 B     4 B      1 bit     8 B
@@ -21,9 +22,9 @@
  * Only the memory of 'committed' slots can be touched (table_grow.h). Pages of
  * it stay untouched before they are needed: of shadow slots before there is a
  * shadow set, of bucket states and area before a quota with a bucket state, of
- * leased before a leased quota, of gate slots and their map before an adaptive
- * quota. Pages of in-flight counters are read, but not written before there is
- * a quota of kind concurrency.
+ * leased and peeks before a leased quota, of gate slots and their map before an
+ * adaptive quota. Pages of in-flight counters are read, but not written before
+ * there is a quota of kind concurrency.
  *
  * One hot line decides. A take reads the lines of its chain, and writes only
  * 'count' (and 'base' when the bucket was empty):
@@ -51,7 +52,7 @@
 #include "core/table/table_sync.h"
 
 #define WEIR_TABLE_MAGIC 0x5745495254424c31ull /* "WEIRTBL1" */
-#define WEIR_TABLE_LAYOUT 10
+#define WEIR_TABLE_LAYOUT 11
 
 /* A 32-bit float format for distances that may be rounded: 26 bits of mantissa,
  * 6 of exponent; decodes in two operations. */
@@ -136,6 +137,8 @@ struct index_bucket {
     uint64_t entry[BUCKET_ENTRIES]; /* tag << 32 | slot + 1; 0: empty */
 };
 static_assert(sizeof(struct index_bucket) == WEIR_CACHE_LINE, "");
+
+#define SLOT_BITS 2 /* a slot; table_read.h */
 
 #define STRIPE_ENTRIES 256
 struct refusal {     /* written by the stripe's owner only */
@@ -250,7 +253,7 @@ struct weir_table {
     /* Offsets from the table's first byte. */
     uint64_t cold_at, names_at, chunks_at, index_at, bits_at, stripes_at,
         shadow_slots_at, inflights_at, bucket_states_at, area_map_at, area_at,
-        leased_at, gate_slot_of_at, gate_slots_at;
+        leased_at, peeks_at, gate_slot_of_at, gate_slots_at;
     /* Of a table that processes share; else 0. */
     uint64_t pins_at, pinned_at, kept_at, in_flight_at;
     uint32_t commons; /* shared stripes: one per process */
@@ -261,6 +264,7 @@ struct weir_table {
     uint32_t rules_made;        /* rules of bucket states made so far;
                                  * atomic */
     uint32_t leased;            /* there was a leased quota; atomic */
+    uint32_t reported;          /* to roots, which send fills; atomic */
     uint32_t gate_slots;        /* gate slots in all */
     uint32_t gate_slots_used;   /* gate slots ever used; atomic */
     uint32_t gate_slots_wanted; /* slots with GATE_SLOT_WANTED; atomic */
@@ -345,10 +349,6 @@ static inline struct index_bucket *weir_index(const struct weir_table *t,
                                               uint32_t bucket)
 {
     return (struct index_bucket *)weir_table_at(t, t->index_at) + bucket;
-}
-static inline uint64_t *weir_bits(const struct weir_table *t)
-{
-    return weir_table_at(t, t->bits_at);
 }
 static inline struct weir_stripe *weir_stripe(const struct weir_table *t,
                                               uint32_t stripe)

@@ -103,12 +103,13 @@ bool weir_table_is_below(const struct weir_table *t, uint32_t slot,
 
 /* ---- Marks ---- */
 
-void weir_slot_mark(struct weir_table *t, uint32_t slot)
+bool weir_slot_mark(struct weir_table *t, uint32_t slot)
 {
-    uint64_t *word = &weir_bits(t)[slot / 64];
-    uint64_t bit = (uint64_t)1 << (slot % 64);
-    if (!(weir_load(word) & bit))
-        weir_fetch_or(word, bit);
+    if (weir_bit_of(t, BITS_MARKED, slot))
+        return false;
+    weir_fetch_or(&weir_bits(t, BITS_MARKED)[slot / 64],
+                  (uint64_t)1 << (slot % 64));
+    return true;
 }
 
 void weir_table_mark(struct weir_table *t, uint32_t slot)

@@ -34,6 +34,24 @@ static inline weir_mini weir_mini_above(int64_t value)
     return weir_mini_of(weir_mini_get(mini) + ((int64_t)1 << (mini & 63)));
 }
 
+/* Sets of slots, a bit each. */
+enum slot_bits {
+    BITS_MARKED, /* changed since the last collect */
+    BITS_HEARD,  /* a root's fill of it has come in its present life */
+};
+static_assert(BITS_HEARD + 1 == SLOT_BITS, "");
+static inline uint64_t *weir_bits(const struct weir_table *t,
+                                  enum slot_bits which)
+{
+    return (uint64_t *)weir_table_at(t, t->bits_at) +
+           (uint64_t)which * t->bits_words;
+}
+static inline bool weir_bit_of(const struct weir_table *t, enum slot_bits which,
+                               uint32_t slot)
+{
+    return weir_load(&weir_bits(t, which)[slot / 64]) >> (slot % 64) & 1;
+}
+
 /* For assertions of the writer lock's holder. Relaxed: no other thread changes
  * the word meanwhile. */
 static inline bool weir_table_is_locked(const struct weir_table *t)
@@ -126,8 +144,8 @@ static inline bool weir_slot_read_is_endless(const struct slot_read *read)
  * generation was not moved before, a permit may come after this. */
 bool weir_slot_has_permits(const struct weir_table *t, uint32_t slot);
 
-/* The slot's dirty bit. */
-void weir_slot_mark(struct weir_table *t, uint32_t slot);
+/* Sets the slot's dirty bit. Returns whether it wasn't set. */
+bool weir_slot_mark(struct weir_table *t, uint32_t slot);
 /* The slot's count came to 'count', near to 'stop': marks the slot, and
  * requests an early report when the count went over report_at. Returns 0 or
  * WEIR_OUTCOME_KICK. */

@@ -104,6 +104,7 @@ void weir_slot_publish(struct weir_table *t, uint32_t slot)
     weir_assert(weir_cold(t, slot)->state != WEIR_SLOT_FREE);
     uint32_t *generation = &weir_hot(t, slot)->generation;
     weir_assert(!(*generation & 1));
+    weir_table_set_heard(t, slot, false);
     /* release: a thread that finds it alive finds it complete. */
     weir_store_release(generation, *generation + 1);
 }

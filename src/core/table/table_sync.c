@@ -52,7 +52,7 @@ void weir_table_collect(struct weir_table *t, uint64_t *bits)
 {
     uint32_t words = (weir_table_used(t) + 63) / 64;
     for (uint32_t i = 0; i < words; i++) {
-        uint64_t *word = &weir_bits(t)[i];
+        uint64_t *word = &weir_bits(t, BITS_MARKED)[i];
         if (weir_load_relaxed(word) == 0)
             continue;
         uint64_t marked = weir_exchange(word, 0);

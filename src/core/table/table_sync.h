@@ -199,6 +199,28 @@ void weir_table_mark(struct weir_table *table, uint32_t slot);
  * the slot is given to another name meanwhile, its chain may be marked in
  * vain. */
 void weir_table_mark_chain(struct weir_table *table, uint32_t slot);
+
+/* ---- Peeks by name (table_peek.c) ----
+ * Nothing is counted by a peek, so without more the roots would never send the
+ * fill of a name that is only looked at, and a leased one would never get a
+ * grant. */
+
+/* Any thread: marks the chain like weir_table_mark_chain(), and notes a peek
+ * of 'weight' at its leased slots. Returns 0 or WEIR_OUTCOME_KICK. */
+#define WEIR_PEEK_MAX 0x7fffffffu /* heavier peeks count as so heavy */
+unsigned weir_table_note_peek(struct weir_table *table, uint32_t slot,
+                              uint64_t weight, bool limited);
+/* The weight of the heaviest peek at a leased slot since the last call, and
+ * whether it was refused; 0: there was none. weir_table_is_peeked() says
+ * whether there was one. */
+bool weir_table_is_peeked(const struct weir_table *table, uint32_t slot);
+uint64_t weir_table_end_peek(struct weir_table *table, uint32_t slot,
+                             bool *out_limited);
+/* Whether a root's fill of the slot's present life is known. Until it is, a
+ * peek at a counted slot is answered as stale, if counts are reported to roots
+ * at all. */
+void weir_table_set_heard(struct weir_table *table, uint32_t slot, bool heard);
+void weir_table_set_reported(struct weir_table *table, bool reported);
 void weir_table_lease_view(struct weir_table *table, uint32_t slot,
                            struct weir_lease_view *out);
 

@@ -15,6 +15,7 @@
 
 #include "core/table/table_stripe_internal.h"
 #include "core/table/table_switch_internal.h"
+#include "core/table/table_traits.h"
 #include "core/table/table_walk_internal.h"
 
 static bool charges_whole(const struct weir_algorithm_ask *ask)
@@ -410,6 +411,26 @@ static bool find_nearest(struct weir_table *t, struct walk *walk,
     return found;
 }
 
+/* Whether a peek decided without a word of the roots: no fill has come of a
+ * counted quota, or no grant of a leased one. */
+static bool is_unheard(const struct weir_table *t, const struct walk *walk)
+{
+    if (!weir_load_relaxed(&t->reported))
+        return false;
+    for (uint32_t i = 0; i < walk->links; i++) {
+        uint32_t slot = walk->slot[i];
+        uint32_t flags = weir_load_relaxed(&weir_hot(t, slot)->meta);
+        if (flags & META_OFF)
+            continue;
+        enum weir_sharing sharing = weir_sharing_of(weir_cold(t, slot));
+        if ((sharing == WEIR_COUNTED && !weir_bit_of(t, BITS_HEARD, slot)) ||
+            (sharing == WEIR_LEASED &&
+             weir_table_leasing(t, slot) == WEIR_LEASING_CLOSED))
+            return true;
+    }
+    return false;
+}
+
 static void explain_verdict(struct weir_table *t, struct walk *walk,
                             const struct weir_algorithm_ask *ask, bool passed,
                             struct weir_reply *reply)
@@ -419,7 +440,8 @@ static void explain_verdict(struct weir_table *t, struct walk *walk,
     uint8_t state = weir_load_acquire(&weir_cold(t, walk->slot[0])->state);
     *reply = (struct weir_reply){
         .verdict = passed ? WEIR_PASSED : WEIR_LIMITED,
-        .stale = weir_table_is_stale(t),
+        .stale = weir_table_is_stale(t) ||
+                 (ask->op == WEIR_ALGORITHM_PEEK && is_unheard(t, walk)),
         .contended = walk->contended,
         .full = walk->full,
         .shadow = walk->shadow != 0,

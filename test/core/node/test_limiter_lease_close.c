@@ -158,6 +158,65 @@ static void a_want_ends_with_its_handle(void **state)
     world_end(world);
 }
 
+/* ---- Peeks by name ---- */
+
+static bool peek(struct world *world, uint64_t weight,
+                 struct weir_reply *out_reply)
+{
+    unsigned outcome =
+        weir_fleet_peek(world->fleet, 0, WEIR_TEXT("q"), weight, out_reply);
+    return !(outcome & WEIR_OUTCOME_LIMITED);
+}
+
+/* A process that only looks gets a grant, keeps it while it looks, and takes
+ * next to nothing of the limit from those that use it. */
+static void peeks_have_a_grant(void **state)
+{
+    (void)state;
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_LIMIT);
+    struct weir_reply reply;
+    assert_false(peek(world, 1, &reply));
+    assert_true(reply.stale);
+    world_run(world, WEIR_SECOND);
+    /* Ten times the limit, of which it leaves them all. */
+    world_offer(world, 0, 4000, 4000, 2000);
+    for (int i = 0; i < 900; i++) {
+        assert_true(peek(world, 1, &reply));
+        assert_false(reply.stale);
+        world_run(world, 100 * WEIR_MILLISECOND);
+    }
+    assert_compare(world_lease(world, 0).granted, <, 0.001 * LIMIT);
+    assert_int_equal(world->releases, 0);
+    world_offer(world, 0, 0, 0, 0);
+    world_run(world, 2 * WEIR_LEASE_HOLDER_IDLE);
+    assert_false(peek(world, 1, &reply));
+    assert_true(reply.stale);
+    world_end(world);
+}
+
+/* A refused peek asks for as much as it needs; the process may use that. */
+static void a_peek_for_many(void **state)
+{
+    (void)state;
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_LIMIT);
+    struct weir_reply reply;
+    peek(world, 40, &reply);
+    world_run(world, WEIR_SECOND);
+    int refused = 0;
+    for (int i = 0; i < 600; i++) {
+        refused += !peek(world, 40, &reply);
+        world_run(world, 100 * WEIR_MILLISECOND);
+    }
+    /* When the grant has faded below it, one peek raises it again. */
+    assert_compare(refused, <=, 60);
+    world_offer(world, 400, 0, 0, 0);
+    world_run(world, 5 * WEIR_SECOND);
+    world_forget(world);
+    world_run(world, 5 * WEIR_SECOND);
+    assert_int_equal(world->refused[0], 0);
+    world_end(world);
+}
+
 /* ---- The table's lock is taken meanwhile ---- */
 
 static enum weir_leasing leasing_of(struct weir_table *table)
@@ -220,6 +279,8 @@ int main(void)
         cmocka_unit_test(the_last_close_leaves_nothing),
         cmocka_unit_test(what_is_used_by_name_stays),
         cmocka_unit_test(a_want_ends_with_its_handle),
+        cmocka_unit_test(peeks_have_a_grant),
+        cmocka_unit_test(a_peek_for_many),
         cmocka_unit_test(a_lease_is_given_back_after_its_use),
         cmocka_unit_test(an_inherited_lease_ends),
     };
