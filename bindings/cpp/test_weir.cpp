@@ -56,6 +56,12 @@ static void takes(const limiter &l)
     three.refund(2);
     three.charge(3);
     CHECK(!three.peek());
+    std::uint64_t charged = 3;
+    three.settle(charged, 1);
+    CHECK(charged == 1 && three.peek(1, &r) && r.remaining == 2);
+    CHECK(l.settle("three", charged, 4) && charged == 4 && !three.peek());
+    CHECK(l.charge("three", 1) && !l.charge("nobody", 1));
+    CHECK(!l.settle("nobody", charged, 5) && charged == 4);
 
     /* By name: each name of a template has a bucket of its own. */
     for (int i = 0; i < 3; i++)

@@ -246,6 +246,19 @@ class limiter
         return weir_take_by_name(weir_, name.data(), name.size(), weight, reply,
                                  0) == WEIR_PASSED;
     }
+    /* False: the name has no quota. */
+    bool charge(std::string_view name, std::uint64_t weight) const noexcept
+    {
+        return weir_ && weir_charge_by_name(weir_, name.data(), name.size(),
+                                            weight, 0);
+    }
+    /* As quota::settle(); false: the name has no quota, and 'charged' stays. */
+    bool settle(std::string_view name, std::uint64_t &charged,
+                std::uint64_t actual) const noexcept
+    {
+        return weir_ && weir_settle_by_name(weir_, name.data(), name.size(),
+                                            &charged, actual, 0);
+    }
     permit enter(std::string_view name, std::uint64_t weight = 1,
                  weirpp::reply *reply = nullptr,
                  std::uint32_t klass = 0) const noexcept
@@ -357,6 +370,13 @@ class quota
     void charge(std::uint64_t weight, weir_instant now = 0) const noexcept
     {
         weir_charge(handle_, weight, now);
+    }
+    /* Charges or gives back the difference between the units charged for some
+     * work so far and the actual ones, which 'charged' becomes. */
+    void settle(std::uint64_t &charged, std::uint64_t actual,
+                weir_instant now = 0) const noexcept
+    {
+        weir_settle(handle_, &charged, actual, now);
     }
     void refund(std::uint64_t weight, weir_instant now = 0) const noexcept
     {

@@ -170,6 +170,25 @@ func (q *Quota) Charge(weight uint64) {
 	}
 }
 
+// Settle is for work that was begun with the units that it was expected to
+// cost: it charges or gives back the difference to the actual ones, which
+// *charged becomes. It may be called again while the work goes on:
+//
+//	charged := uint64(2000)
+//	if !tokens.Take(charged) {
+//		return errLimited
+//	}
+//	used := answer(request)
+//	tokens.Settle(&charged, used)
+func (q *Quota) Settle(charged *uint64, actual uint64) {
+	weir := q.lock()
+	defer q.unlock()
+	if weir != nil {
+		C.weir_settle(q.handle, (*C.uint64_t)(charged),
+			C.uint64_t(actual), 0)
+	}
+}
+
 // Refund gives charged units back.
 func (q *Quota) Refund(weight uint64) {
 	weir := q.lock()

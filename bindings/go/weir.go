@@ -49,6 +49,19 @@ static int take(struct weir *weir, _GoString_ name, uint64_t weight,
 				 _GoStringLen(name), weight, reply, 0);
 }
 
+static bool charge(struct weir *weir, _GoString_ name, uint64_t weight)
+{
+	return weir_charge_by_name(weir, _GoStringPtr(name),
+				   _GoStringLen(name), weight, 0);
+}
+
+static bool settle(struct weir *weir, _GoString_ name, uint64_t *charged,
+		   uint64_t actual)
+{
+	return weir_settle_by_name(weir, _GoStringPtr(name),
+				   _GoStringLen(name), charged, actual, 0);
+}
+
 static int enter(struct weir *weir, _GoString_ name, uint32_t klass,
 		 uint64_t weight, struct weir_permit *permit,
 		 struct weir_reply *reply)
@@ -373,6 +386,22 @@ func (l *Limiter) TakeReply(name string, weight uint64) Reply {
 	var reply C.struct_weir_reply
 	C.take(l.weir, name, C.uint64_t(weight), &reply)
 	return replyOf(&reply)
+}
+
+// Charge is Quota.Charge by name; false: the name has no quota.
+func (l *Limiter) Charge(name string, weight uint64) bool {
+	l.mutex.RLock()
+	defer l.mutex.RUnlock()
+	return l.weir != nil && bool(C.charge(l.weir, name, C.uint64_t(weight)))
+}
+
+// Settle is Quota.Settle by name; false: the name has no quota, and *charged
+// stays.
+func (l *Limiter) Settle(name string, charged *uint64, actual uint64) bool {
+	l.mutex.RLock()
+	defer l.mutex.RUnlock()
+	return l.weir != nil && bool(C.settle(l.weir, name,
+		(*C.uint64_t)(charged), C.uint64_t(actual)))
 }
 
 // Enter is Quota.Enter by name.

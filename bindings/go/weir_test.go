@@ -71,6 +71,23 @@ func TestTakePeekChargeRefund(t *testing.T) {
 	must(t, three.Want(5) == nil && three.Want(-1) == EINVAL)
 }
 
+func TestSettle(t *testing.T) {
+	limiter := open(t)
+	cost := quota(t, limiter, "each/cost")
+	charged := uint64(0)
+	cost.Settle(&charged, 2)
+	must(t, charged == 2 && cost.Peek(1).Remaining == 1, charged)
+	cost.Settle(&charged, 1)
+	must(t, charged == 1 && cost.Peek(1).Remaining == 2, charged)
+	must(t, limiter.Charge("each/cost", 1))
+	must(t, limiter.Settle("each/cost", &charged, 5) && charged == 5)
+	must(t, !cost.Peek(1).Passed)
+	must(t, limiter.Settle("each/cost", &charged, 0) && charged == 0)
+	must(t, cost.Peek(1).Remaining == 2)
+	must(t, !limiter.Charge("nobody", 1))
+	must(t, !limiter.Settle("nobody", &charged, 1) && charged == 0)
+}
+
 func TestByName(t *testing.T) {
 	limiter := open(t)
 	for i := 0; i < 3; i++ {

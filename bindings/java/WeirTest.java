@@ -47,6 +47,13 @@ public final class WeirTest {
                   reply);
             check(!reply.never() && !reply.away(), reply);
             check(agent.rate("three").ask(4).never(), "four never pass");
+            check(agent.rate("three").settle(3, 1) == 1, "two given back");
+            check(agent.rate("three").peek(1).remaining().get() == 2, "two");
+            check(agent.rate("three").settle(1, 2) == 2, "one more");
+            check(agent.rate("three").charge(5) == 5, "into debt");
+            check(!agent.rate("three").peek(1).passed(), "in debt");
+            check(agent.rate("three").settle(7, 3) == 3, "as before");
+            check(agent.rate("nobody").settle(3, 4) == 3, "no such quota");
         }
     }
 

@@ -325,7 +325,8 @@ class Lua(Rooted):
             before="\n".join(f"load_module {path};" for path in LUA))
 
     def test_names(self):
-        self.fleet.set("three", *HOURLY)
+        for name in "three", "cost":
+            self.fleet.set(name, *HOURLY)
         nginx = self.start("""
             location /check { access_by_lua_block {
                 require("weir").check_by_name(ngx.var.arg_q)
@@ -341,6 +342,15 @@ class Lua(Rooted):
                         why.retry_after > 1100 and "later" or "-")
             } }
             location /weir { weir three; empty_gif; }
+            location /charge { content_by_lua_block {
+                ngx.say(tostring(require("weir").charge_by_name(
+                    ngx.var.arg_q, tonumber(ngx.var.arg_w))))
+            } }
+            location /settle { content_by_lua_block {
+                ngx.say(string.format("%.0f", require("weir").settle_by_name(
+                    ngx.var.arg_q, tonumber(ngx.var.arg_charged),
+                    tonumber(ngx.var.arg_actual))))
+            } }
         """)
 
         def take(name, weight=1, times=1):
@@ -355,6 +365,18 @@ class Lua(Rooted):
             self.assertEqual(take("three", weight),
                              ["false", "three", "true", "-"], weight)
         self.assertEqual(take("three", 2), ["true", "-", "-", "-"])
+        # Costs that are known afterwards; the bounds are those of the library.
+        nginx.get("/take?q=cost&w=3")
+        self.assertEqual(nginx.get("/settle?q=cost&charged=3&actual=1")[2],
+                         "1\n")
+        self.assertEqual(take("cost", 2), ["true", "-", "-", "-"])
+        self.assertEqual(nginx.get("/charge?q=cost&w=1e300")[2], "true\n")
+        self.assertEqual(nginx.get(
+            f"/settle?q=cost&charged={2 ** 40}&actual=0")[2], "0\n")
+        self.assertEqual(take("cost"), ["false", "cost", "false", "later"])
+        self.assertEqual(nginx.get("/charge?q=nobody&w=1")[2], "false\n")
+        self.assertEqual(nginx.get("/settle?q=nobody&charged=3&actual=4")[2],
+                         "3\n")
         # The directive uses the same counts.
         self.assertEqual(nginx.get("/weir")[0], 200)
         self.assertEqual(nginx.get("/weir")[0], 429)
@@ -369,6 +391,31 @@ class Lua(Rooted):
         self.assertEqual(nginx.get("/check?q=shadow:n")[0], 429)
         self.assertEqual(nginx.get("/take?q=three&w=-1")[0], 500)
         self.assertIn("a weight is a whole number", nginx.logged())
+
+    def test_peeks_hear_of_the_other_nginx(self):
+        """Two nginx before an application that charges: each peeks at the
+        quotas of a bucket. One bucket is hot at the other nginx, and this one
+        never takes from it."""
+        self.fleet.set("s3", "limit=unlimited")
+        self.fleet.set("s3_*_write", "limit=5/h", "low_burst=5",
+                       "high_burst=5", "parent=s3")
+        front, other = (self.start("""
+            location /directive { weir s3_${arg_bucket}_write peek;
+                                  empty_gif; }
+            location /lua { access_by_lua_block {
+                require("weir").check_by_name(
+                    "s3_" .. ngx.var.arg_bucket .. "_write")
+            } empty_gif; }
+            location /take { weir s3_${arg_bucket}_write; empty_gif; }
+        """) for _ in range(2))
+        for way in "directive", "lua":
+            self.assertEqual(front.get(f"/{way}?bucket=cold")[0], 200)
+            hot = f"hot_{way}"
+            until("the other nginx has used up the bucket", lambda: other.get(
+                f"/take?bucket={hot}")[0] == 429)
+            until("this one hears of it", lambda: front.get(
+                f"/{way}?bucket={hot}")[0] == 429)
+            self.assertEqual(front.get(f"/{way}?bucket=cold")[0], 200)
 
 
 class Mistakes(Case):
@@ -436,35 +483,6 @@ class Mistakes(Case):
         self.expect("weir q;", 'no "weir_roots" is defined')
         self.expect(head + 16 * " weir q peek weight=$uri status=403;",
                     ok=True)
-
-
-@unittest.skipUnless(all(path.exists() for path in LUA),
-                     "nginx has no Lua here")
-class Peeks(Lua):
-    def test_peeks_hear_of_the_other_nginx(self):
-        """Two nginx before an application that charges: each peeks at the
-        quotas of a bucket. One bucket is hot at the other nginx, and this one
-        never takes from it."""
-        self.fleet.set("s3", "limit=unlimited")
-        self.fleet.set("s3_*_write", "limit=5/h", "low_burst=5",
-                       "high_burst=5", "parent=s3")
-        front, other = (self.start("""
-            location /directive { weir s3_${arg_bucket}_write peek;
-                                  empty_gif; }
-            location /lua { access_by_lua_block {
-                require("weir").check_by_name(
-                    "s3_" .. ngx.var.arg_bucket .. "_write")
-            } empty_gif; }
-            location /take { weir s3_${arg_bucket}_write; empty_gif; }
-        """) for _ in range(2))
-        for way in "directive", "lua":
-            self.assertEqual(front.get(f"/{way}?bucket=cold")[0], 200)
-            hot = f"hot_{way}"
-            until("the other nginx has used up the bucket", lambda: other.get(
-                f"/take?bucket={hot}")[0] == 429)
-            until("this one hears of it", lambda: front.get(
-                f"/{way}?bucket={hot}")[0] == 429)
-            self.assertEqual(front.get(f"/{way}?bucket=cold")[0], 200)
 
 
 class Examples(Rooted):

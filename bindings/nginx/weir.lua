@@ -30,12 +30,18 @@ int weir_take_by_name(struct weir *weir, const char *name, size_t len,
                       uint64_t weight, struct weir_reply *reply, uint64_t now);
 int weir_peek_by_name(struct weir *weir, const char *name, size_t len,
                       uint64_t weight, struct weir_reply *reply, uint64_t now);
+bool weir_charge_by_name(struct weir *weir, const char *name, size_t len,
+                         uint64_t weight, uint64_t now);
+bool weir_settle_by_name(struct weir *weir, const char *name, size_t len,
+                         uint64_t *charged, uint64_t actual, uint64_t now);
 bool weir_name_is_valid(const char *name, size_t len);
 ]]
 
 local C = ffi.C
 local NEVER = 0xffffffffffffffffULL
 local WEIGHT_MAX = 4294967296    -- WEIR_WEIGHT_MAX of weir.h
+local DEBT_MAX = 1099511627776   -- WEIR_DEBT_MAX
+local receipt = ffi.new("uint64_t[1]")
 local reply = ffi.new("struct weir_reply")
 
 local _M = { _VERSION = "0.1.0" }
@@ -63,6 +69,17 @@ local function explain(unknown)
 end
 
 
+-- A number that LuaJIT converts to uint64_t as it is: 2^64 would be 0, and 0 is
+-- free.
+local function units(number, most)
+    if type(number) ~= "number" or number < 0 or number % 1 ~= 0 then
+        error("a weight is a whole number, 0 or more", 4)
+    end
+
+    return math.min(number, most)
+end
+
+
 -- true, or false and the details. A name that can't be a quota's is refused, as
 -- by the directive.
 local function ask(how, name, weight)
@@ -72,14 +89,7 @@ local function ask(how, name, weight)
         return true
     end
 
-    weight = weight or 1
-
-    if type(weight) ~= "number" or weight < 0 or weight % 1 ~= 0 then
-        error("a weight is a whole number, 0 or more", 3)
-    end
-
-    -- LuaJIT converts 2^64 to an uint64_t of 0, and 0 is free.
-    weight = math.min(weight, WEIGHT_MAX)
+    weight = units(weight or 1, WEIGHT_MAX)
 
     if how(weir, name, #name, weight, reply, 0) == 0 then
         if not reply.unknown or C.weir_name_is_valid(name, #name) then
@@ -97,6 +107,33 @@ end
 -- quota, fill, remaining, retry_after, never, stale.
 function _M.take_by_name(name, weight)
     return ask(C.weir_take_by_name, name, weight)
+end
+
+
+-- Charges 'weight' units without a decision: for a cost known afterwards, as in
+-- log_by_lua. Returns whether the name has a quota.
+function _M.charge_by_name(name, weight)
+    local weir = C.ngx_http_weir_limiter()
+
+    weight = units(weight, DEBT_MAX)
+    return weir ~= nil and C.weir_charge_by_name(weir, name, #name, weight, 0)
+end
+
+
+-- Charges or gives back the difference between the units 'charged' for some
+-- work so far, taken or settled, and the 'actual' ones. Returns the units that
+-- are charged for it now, for the next call; 'charged' if there is no quota.
+function _M.settle_by_name(name, charged, actual)
+    local weir = C.ngx_http_weir_limiter()
+
+    receipt[0] = units(charged, DEBT_MAX)
+    actual = units(actual, DEBT_MAX)
+
+    if weir ~= nil then
+        C.weir_settle_by_name(weir, name, #name, receipt, actual, 0)
+    end
+
+    return tonumber(receipt[0])
 end
 
 

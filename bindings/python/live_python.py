@@ -6,6 +6,7 @@ ctypes' layout of weir.h is a C compiler's."""
 
 import asyncio
 import ctypes
+import functools
 import gc
 import json
 import math
@@ -128,6 +129,27 @@ class Decisions(Case):
         self.assertFalse(three.peek())
         self.assertIn("limited: three", repr(three.peek()))
 
+    def test_settle(self):
+        for settle, charge in ((self.quota("each/cost").settle,
+                                self.quota("each/cost").charge),
+                               (functools.partial(self.limiter.settle,
+                                                  "each/named"),
+                                functools.partial(self.limiter.charge,
+                                                  "each/named"))):
+            charged = settle(0, 2)
+            self.assertEqual(charged, 2)
+            charged = settle(charged, 1)
+            charge(1)
+            self.assertEqual(settle(charged, 2**40), 2**40)
+            self.assertEqual(settle(2**40, 0), 0)
+            for bad in (-1, 1), (1, 2**40 + 1), (2**64, 1):
+                with self.assertRaises(ValueError, msg=bad):
+                    settle(*bad)
+        for name in "each/cost", "each/named":
+            self.assertEqual(self.quota(name).peek().remaining, 3 - 1)
+        self.assertFalse(self.limiter.charge("nobody's", 1))
+        self.assertEqual(self.limiter.settle("nobody's", 3, 4), 3)
+
     def test_by_name(self):
         take = self.limiter.take
         self.assertEqual([bool(take("each/a")) for _ in range(4)],
@@ -147,12 +169,16 @@ class Decisions(Case):
     def test_strange_weights(self):
         three = self.limiter.quota("three")
         for weight in (-1, 2**32 + 1, 2**64, 2**64 + 1):
-            for call in (three.take, three.peek, three.charge, three.refund,
-                         three.reserve, three.wait, three.enter):
+            for call in (three.take, three.peek, three.reserve, three.wait,
+                         three.enter):
                 with self.assertRaises(weir.Error) as caught:
                     call(weight)
                 self.assertEqual(caught.exception.code,
                                  weir.ErrorCode.EINVAL)
+        for units in (-1, 2**40 + 1, 2**64, 2**64 + 1):
+            for call in (three.charge, three.refund):
+                with self.assertRaises(ValueError):
+                    call(units)
         with self.assertRaises(ctypes.ArgumentError):
             three.take(1.5)
         with self.assertRaises(ValueError):

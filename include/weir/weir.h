@@ -580,14 +580,47 @@ WEIR_API enum weir_verdict weir_peek_by_name(struct weir *weir,
                                              struct weir_reply *reply,
                                              weir_instant now);
 
-/* Counts 'weight' units without a decision: for a cost known afterwards. May go
- * into debt, up to WEIR_DEBT_MAX above high_burst, where it saturates. */
+/* Counts 'weight' units without a decision: for a cost known afterwards, such
+ * as the bytes of a response. May go into debt, up to WEIR_DEBT_MAX above
+ * high_burst, where it saturates; later takes are limited until the debt has
+ * leaked. The fleet remembers a debt of up to the quota's max_debt for each
+ * process (weir-quota(5)). Here and in the calls below, up to WEIR_DEBT_MAX
+ * units count. Units in flight (kind concurrency) aren't changed. */
 WEIR_API void weir_charge(struct weir_handle quota, uint64_t weight,
                           weir_instant now);
 
 /* Gives 'weight' units back, never below an empty bucket. */
 WEIR_API void weir_refund(struct weir_handle quota, uint64_t weight,
                           weir_instant now);
+
+/* For work whose cost is known afterwards (rows, tokens of a language model):
+ * take the units that it is expected to cost, do it, then settle what it did.
+ *
+ *     uint64_t charged = 2000;
+ *     if (weir_take(tokens, charged, NULL, 0) == WEIR_LIMITED)
+ *         return 429;
+ *     uint64_t used = answer(request);
+ *     weir_settle(tokens, &charged, used, 0);
+ *
+ * '*charged' is the receipt: the units that the caller has charged for the work
+ * so far; 0: none, for instance as it only peeked. The call charges or gives
+ * back the difference to 'actual', and sets '*charged' to it, so the caller may
+ * settle again while the work goes on. NULL isn't allowed. */
+WEIR_API void weir_settle(struct weir_handle quota, uint64_t *charged,
+                          uint64_t actual, weir_instant now);
+
+/* The same three by name, which is resolved as by weir_take_by_name(). False:
+ * the name has no quota, or no room for it, and nothing changed, '*charged'
+ * neither; weir_status() counts it as unknown or overflowed. */
+WEIR_API bool weir_charge_by_name(struct weir *weir, const char *name,
+                                  size_t len, uint64_t weight,
+                                  weir_instant now);
+WEIR_API bool weir_refund_by_name(struct weir *weir, const char *name,
+                                  size_t len, uint64_t weight,
+                                  weir_instant now);
+WEIR_API bool weir_settle_by_name(struct weir *weir, const char *name,
+                                  size_t len, uint64_t *charged,
+                                  uint64_t actual, weir_instant now);
 
 /* Charges now and says in reply->wait how long to wait before going on, so that
  * callers proceed in the order of their calls. Refuses, and charges nothing, if

@@ -117,7 +117,7 @@ unsigned weir_decide_shadow(struct weir *weir, struct weir_ref ref,
 /* The rest of a request that the table alone didn't settle: locks are waited
  * for, stores are asked, and the request, unless it is a peek, is repeated on
  * the shadow set. 'name': as weir_decide_shadow(). Returns the outcome. */
-static __attribute__((noinline)) unsigned settle(
+static __attribute__((noinline)) unsigned finish(
     struct weir *weir, struct weir_ref ref, const struct weir_text *name,
     const struct weir_algorithm_ask *ask, struct weir_reply *reply,
     unsigned outcome, struct weir_call *call)
@@ -148,7 +148,7 @@ static __attribute__((noinline)) enum weir_verdict finish_take(
     struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE,
                                       .weight = weir_weight_clipped(weight) };
     outcome =
-        settle(quota.weir, ref_of(quota), NULL, &ask, reply, outcome, &call);
+        finish(quota.weir, ref_of(quota), NULL, &ask, reply, outcome, &call);
     return verdict_or_unknown(quota.weir, reply, outcome);
 }
 
@@ -166,7 +166,9 @@ enum weir_verdict weir_take(struct weir_handle quota, uint64_t weight,
     return finish_take(quota, weight, reply, outcome, now);
 }
 
+/* A request other than a take. 'name': as weir_decide_shadow(). */
 static unsigned ask_at(struct weir *weir, struct weir_ref ref,
+                       const struct weir_text *name,
                        const struct weir_algorithm_ask *ask,
                        struct weir_reply *reply, struct weir_call *call)
 {
@@ -176,10 +178,9 @@ static unsigned ask_at(struct weir *weir, struct weir_ref ref,
                                       &first, reply, call->now);
     if (WEIR_LIKELY(outcome < WEIR_OUTCOME_STALE_REF))
         return outcome;
-    return settle(weir, ref, NULL, ask, reply, outcome, call);
+    return finish(weir, ref, name, ask, reply, outcome, call);
 }
 
-/* A request other than a take. */
 static enum weir_verdict ask_handle(struct weir_handle quota,
                                     const struct weir_algorithm_ask *ask,
                                     struct weir_reply *reply, weir_instant now)
@@ -188,8 +189,8 @@ static enum weir_verdict ask_handle(struct weir_handle quota,
     if (is_empty_handle(quota))
         return weir_decide_empty(quota, reply);
     struct weir_call call = weir_call_at(now);
-    return verdict_or_unknown(weir, reply,
-                              ask_at(weir, ref_of(quota), ask, reply, &call));
+    return verdict_or_unknown(
+        weir, reply, ask_at(weir, ref_of(quota), NULL, ask, reply, &call));
 }
 
 enum weir_verdict weir_peek(struct weir_handle quota, uint64_t weight,
@@ -200,15 +201,28 @@ enum weir_verdict weir_peek(struct weir_handle quota, uint64_t weight,
     return ask_handle(quota, &ask, reply, now);
 }
 
-static void move_units(struct weir_handle quota, enum weir_algorithm_op op,
-                       uint64_t weight, weir_instant now)
+/* Charges and refunds of any size are made of requests' weights. */
+static uint64_t next_piece(uint64_t *left)
 {
-    struct weir_algorithm_ask ask = { .op = op,
-                                      .weight = weir_weight_clipped(weight) };
-    struct weir_call call = weir_call_at(now);
-    if (!is_empty_handle(quota))
-        weir_verdict_of(quota.weir,
-                        ask_at(quota.weir, ref_of(quota), &ask, NULL, &call));
+    uint64_t piece = weir_weight_clipped(*left);
+    *left -= piece;
+    return piece;
+}
+
+static uint64_t units_clipped(uint64_t units)
+{
+    return units < WEIR_DEBT_MAX ? units : WEIR_DEBT_MAX;
+}
+
+static void move_units(struct weir_handle quota, enum weir_algorithm_op op,
+                       uint64_t units, weir_instant now)
+{
+    struct weir_algorithm_ask ask = { .op = op };
+    uint64_t left = units_clipped(units);
+    do {
+        ask.weight = next_piece(&left);
+        (void)ask_handle(quota, &ask, NULL, now);
+    } while (left > 0);
 }
 
 void weir_charge(struct weir_handle quota, uint64_t weight, weir_instant now)
@@ -219,6 +233,26 @@ void weir_charge(struct weir_handle quota, uint64_t weight, weir_instant now)
 void weir_refund(struct weir_handle quota, uint64_t weight, weir_instant now)
 {
     move_units(quota, WEIR_ALGORITHM_REFUND, weight, now);
+}
+
+/* The units to move, 0 for none, and how. */
+static uint64_t difference(uint64_t charged, uint64_t actual,
+                           enum weir_algorithm_op *out_op)
+{
+    uint64_t before = units_clipped(charged);
+    uint64_t after = units_clipped(actual);
+    *out_op = after > before ? WEIR_ALGORITHM_CHARGE : WEIR_ALGORITHM_REFUND;
+    return after > before ? after - before : before - after;
+}
+
+void weir_settle(struct weir_handle quota, uint64_t *charged, uint64_t actual,
+                 weir_instant now)
+{
+    enum weir_algorithm_op op;
+    uint64_t units = difference(*charged, actual, &op);
+    if (units > 0)
+        move_units(quota, op, units, now);
+    *charged = actual;
 }
 
 enum weir_verdict weir_reserve(struct weir_handle quota, uint64_t weight,
@@ -358,7 +392,7 @@ static enum weir_verdict take_asked(struct weir *weir,
         if (WEIR_UNLIKELY(outcome >= WEIR_OUTCOME_STALE_REF)) {
             struct weir_text name = weir_asked_shadow(asked);
             outcome =
-                settle(weir, ref, resolved == WEIR_RESOLVED ? NULL : &name,
+                finish(weir, ref, resolved == WEIR_RESOLVED ? NULL : &name,
                        &ask, reply, outcome, call);
         }
         if (outcome & WEIR_OUTCOME_STALE_REF)
@@ -386,6 +420,28 @@ enum weir_verdict weir_take_by_name(struct weir *weir, const char *name,
     return take_asked(weir, &asked, weight, reply, &call);
 }
 
+/* A request other than a take. Returns the outcome about '*out', or
+ * WEIR_OUTCOME_STALE_REF: no slot can be asked, '*out_resolved' says why. */
+static unsigned ask_asked(struct weir *weir, struct weir_asked_name *asked,
+                          const struct weir_algorithm_ask *ask,
+                          struct weir_reply *reply, struct weir_ref *out,
+                          enum weir_resolved *out_resolved,
+                          struct weir_call *call)
+{
+    for (int tries = 0; tries < WEIR_STALE_TRIES; tries++) {
+        *out_resolved = find_or_resolve(weir, asked, out, call);
+        if (WEIR_UNLIKELY(!weir_is_resolved(*out_resolved)))
+            break;
+        struct weir_text name = weir_asked_shadow(asked);
+        bool own = *out_resolved == WEIR_RESOLVED;
+        unsigned outcome =
+            ask_at(weir, *out, own ? NULL : &name, ask, reply, call);
+        if (!(outcome & WEIR_OUTCOME_STALE_REF))
+            return outcome;
+    }
+    return WEIR_OUTCOME_STALE_REF;
+}
+
 enum weir_verdict weir_peek_by_name(struct weir *weir, const char *name,
                                     size_t len, uint64_t weight,
                                     struct weir_reply *reply, weir_instant now)
@@ -398,21 +454,85 @@ enum weir_verdict weir_peek_by_name(struct weir *weir, const char *name,
     struct weir_call call = weir_call_at(now);
     struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_PEEK,
                                       .weight = weir_weight_clipped(weight) };
-    enum weir_resolved resolved = WEIR_RESOLVED;
-    for (int tries = 0; tries < WEIR_STALE_TRIES; tries++) {
-        struct weir_ref ref;
-        resolved = find_or_resolve(weir, &asked, &ref, &call);
-        if (WEIR_UNLIKELY(!weir_is_resolved(resolved)))
-            break;
-        unsigned outcome = ask_at(weir, ref, &ask, reply, &call);
-        if (outcome & WEIR_OUTCOME_STALE_REF)
-            continue;
-        outcome |= weir_table_note_peek(weir->table, ref.slot, ask.weight,
-                                        outcome & WEIR_OUTCOME_LIMITED);
-        weir_decide_mark_full(reply, resolved);
-        return weir_verdict_of(weir, outcome);
+    struct weir_ref ref;
+    enum weir_resolved resolved;
+    unsigned outcome =
+        ask_asked(weir, &asked, &ask, reply, &ref, &resolved, &call);
+    if (outcome & WEIR_OUTCOME_STALE_REF)
+        return weir_decide_missing(weir, resolved, reply);
+    outcome |= weir_table_note_peek(weir->table, ref.slot, ask.weight,
+                                    outcome & WEIR_OUTCOME_LIMITED);
+    weir_decide_mark_full(reply, resolved);
+    return weir_verdict_of(weir, outcome);
+}
+
+/* False: there is no quota to be charged. */
+static bool move_asked(struct weir *weir, struct weir_asked_name *asked,
+                       const struct weir_algorithm_ask *ask,
+                       struct weir_call *call)
+{
+    struct weir_ref ref;
+    enum weir_resolved resolved;
+    unsigned outcome = ask_asked(weir, asked, ask, NULL, &ref, &resolved, call);
+    if (!(outcome & WEIR_OUTCOME_STALE_REF)) {
+        (void)weir_verdict_of(weir, outcome); /* for its kick */
+        return true;
     }
-    return weir_decide_missing(weir, resolved, reply);
+    if (weir_is_unruled(resolved))
+        (void)weir_verdict_of(
+            weir,
+            weir_table_shadow_name(weir->table, weir_stripe_mine(weir),
+                                   weir_asked_shadow(asked), ask, call->now));
+    (void)weir_decide_missing(weir, resolved, NULL);
+    return false;
+}
+
+static bool move_by_name(struct weir *weir, struct weir_text name,
+                         enum weir_algorithm_op op, uint64_t units,
+                         weir_instant now)
+{
+    struct weir_asked_name asked;
+    struct weir_algorithm_ask ask = { .op = op };
+    uint64_t left = units_clipped(units);
+    bool moved = true;
+    if (WEIR_UNLIKELY(!weir_name_is_askable(name))) {
+        (void)weir_decide_unknown(weir, NULL);
+        return false;
+    }
+    weir_asked_init(weir, name, &asked);
+    do {
+        struct weir_call call = weir_call_at(now);
+        ask.weight = next_piece(&left);
+        moved = move_asked(weir, &asked, &ask, &call);
+    } while (moved && left > 0);
+    return moved;
+}
+
+bool weir_charge_by_name(struct weir *weir, const char *name, size_t len,
+                         uint64_t weight, weir_instant now)
+{
+    return move_by_name(weir, (struct weir_text){ name, len },
+                        WEIR_ALGORITHM_CHARGE, weight, now);
+}
+
+bool weir_refund_by_name(struct weir *weir, const char *name, size_t len,
+                         uint64_t weight, weir_instant now)
+{
+    return move_by_name(weir, (struct weir_text){ name, len },
+                        WEIR_ALGORITHM_REFUND, weight, now);
+}
+
+bool weir_settle_by_name(struct weir *weir, const char *name, size_t len,
+                         uint64_t *charged, uint64_t actual, weir_instant now)
+{
+    enum weir_algorithm_op op;
+    uint64_t units = difference(*charged, actual, &op);
+    bool settled =
+        units == 0 ||
+        move_by_name(weir, (struct weir_text){ name, len }, op, units, now);
+    if (settled)
+        *charged = actual;
+    return settled;
 }
 
 int weir_policy(struct weir *weir, const char *name, size_t len,

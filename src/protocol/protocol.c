@@ -227,6 +227,18 @@ int weir_protocol_decide(const struct weir_protocol_host *host,
     return 0;
 }
 
+int weir_protocol_settle(const struct weir_protocol_host *host,
+                         const struct weir_protocol_request *ask,
+                         uint64_t *charged, uint64_t actual, bool *out_unknown,
+                         struct weir_diag *diag, weir_instant now)
+{
+    int error = weir_protocol_check(host, ask, diag, now);
+    if (error == 0)
+        *out_unknown = !weir_settle_by_name(
+            host->weir, ask->name.p, ask->name.len, charged, actual, now);
+    return error;
+}
+
 int weir_protocol_enter(const struct weir_protocol_host *host,
                         const struct weir_protocol_request *ask, uint32_t klass,
                         struct weir_permit *out_permit, struct weir_reply *out,

@@ -190,6 +190,15 @@ int weir_protocol_decide(const struct weir_protocol_host *host,
                          struct weir_reply *out, struct weir_diag *diag,
                          weir_instant now);
 
+/* For work of a cost known afterwards: charges or gives back the difference
+ * between '*charged', the units charged for it so far, and 'actual', as
+ * weir_settle_by_name(). 'ask' has a name and a taker. '*out_unknown': the name
+ * has no quota, and nothing changed. Errors as above. */
+int weir_protocol_settle(const struct weir_protocol_host *host,
+                         const struct weir_protocol_request *ask,
+                         uint64_t *charged, uint64_t actual, bool *out_unknown,
+                         struct weir_diag *diag, weir_instant now);
+
 /* The reply of a request that no quota can decide, and that is limited. */
 void weir_protocol_limit(struct weir_reply *out);
 

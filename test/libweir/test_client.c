@@ -17,6 +17,7 @@
 
 #include "core/base/atomic.h"
 #include "libweir/libweir_internal.h"
+#include "seed.h"
 
 #define FILES 256 /* descriptors checked */
 #define LOCAL_TEN                                                          \
@@ -288,6 +289,96 @@ static void decisions_keep_their_contract(void **state)
     now += 2 * WEIR_SECOND;
     assert_int_equal(weir_take(ten, 10, NULL, now), WEIR_PASSED);
     weir_handle_close(ten);
+    weir_close(weir);
+}
+
+static int64_t fill_of(struct weir_handle quota, weir_instant now)
+{
+    struct weir_reply reply;
+    weir_peek(quota, 0, &reply, now);
+    return reply.fill;
+}
+
+static uint64_t random_cost(struct weir_rng *rng)
+{
+    uint64_t most = weir_rng_below(rng, 8) == 0 ? 3 * WEIR_WEIGHT_MAX : 1000;
+    return weir_rng_below(rng, most);
+}
+
+/* Works whose costs turn out bit by bit, in any order, by handle and by name:
+ * the bucket holds what they cost so far. */
+static void costs_are_settled(void **state)
+{
+    (void)state;
+    enum { WORKS = 8, STEPS = 2000 };
+    root_set(&root, "cost/*",
+             "{\"limit\": \"1/h\", \"low_burst\": \"1000000000000\","
+             " \"high_burst\": \"1000000000000\", \"sharing\": \"local\"}");
+    struct weir *weir = limiter_ready(root.address, NULL);
+    UNTIL(limiter_knows(weir, "cost/of"));
+    struct weir_handle quota = handle_open(weir, "cost/of");
+    struct weir_rng rng = made_seed("costs_are_settled");
+    uint64_t charged[WORKS] = { 0 };
+    weir_instant now = world_now();
+    for (int i = 0; i < STEPS; i++) {
+        uint64_t *work = &charged[weir_rng_below(&rng, WORKS)];
+        uint64_t cost = random_cost(&rng);
+        if (*work == 0 && cost < 1000 &&
+            weir_take(quota, cost, NULL, now) == WEIR_PASSED)
+            *work = cost;
+        if (i % 2)
+            weir_settle(quota, work, cost, now);
+        else
+            assert_true(
+                weir_settle_by_name(weir, "cost/of", 7, work, cost, now));
+        assert_int_equal(*work, cost);
+        int64_t sum = 0;
+        for (int k = 0; k < WORKS; k++)
+            sum += (int64_t)charged[k];
+        assert_int_equal(fill_of(quota, now), sum);
+    }
+    uint64_t done = (uint64_t)fill_of(quota, now);
+    assert_true(weir_refund_by_name(weir, "cost/of", 7, done, now));
+    assert_int_equal(fill_of(quota, now), 0);
+    /* Up to the bound of a debt, and no further. */
+    charged[0] = 0;
+    weir_settle(quota, &charged[0], UINT64_MAX, now);
+    assert_int_equal(fill_of(quota, now), WEIR_DEBT_MAX);
+    weir_settle(quota, &charged[0], 0, now);
+    assert_int_equal(fill_of(quota, now), 0);
+    weir_handle_close(quota);
+    weir_close(weir);
+}
+
+/* A charge makes the name, and is the fleet's; a name without quota is counted
+ * as such. */
+static void charges_by_name_are_the_fleets(void **state)
+{
+    (void)state;
+    root_set(&root, "owed/*",
+             "{\"limit\": \"3/h\", \"low_burst\": \"3\", \"high_burst\": \"3\","
+             " \"max_debt\": \"366d\"}");
+    struct weir *weir = limiter_ready(root.address, NULL);
+    UNTIL(limiter_knows(weir, "owed/any"));
+    assert_true(weir_charge_by_name(weir, "owed/much", 9, 1000, 0));
+    assert_int_equal(weir_sync(weir, GUARD), 0);
+    assert_int_equal(root_passed(&root, "owed/much"), 1000);
+    struct weir *other = limiter_ready(root.address, NULL);
+    struct weir_handle quota = handle_open(other, "owed/much");
+    UNTIL(is_limited(quota));
+    assert_true(weir_refund_by_name(weir, "owed/much", 9, 999, 0));
+    assert_int_equal(weir_sync(weir, GUARD), 0);
+    assert_int_equal(root_passed(&root, "owed/much"), 1);
+    UNTIL(!is_limited(quota));
+    weir_handle_close(quota);
+    weir_close(other);
+    uint64_t unknown = limiter_status(weir).unknown;
+    uint64_t charged = 3;
+    assert_false(weir_charge_by_name(weir, "nobody", 6, 1, 0));
+    assert_false(weir_refund_by_name(weir, "nobody\n", 7, 1, 0));
+    assert_false(weir_settle_by_name(weir, "nobody", 6, &charged, 4, 0));
+    assert_true(weir_settle_by_name(weir, "nobody", 6, &charged, 3, 0));
+    assert_int_equal(limiter_status(weir).unknown, unknown + 3);
     weir_close(weir);
 }
 
@@ -798,6 +889,8 @@ int main(void)
         cmocka_unit_test(zeroed_handle_passes),
         cmocka_unit_test(handle_outlives_its_quota),
         cmocka_unit_test(decisions_keep_their_contract),
+        cmocka_unit_test(costs_are_settled),
+        cmocka_unit_test(charges_by_name_are_the_fleets),
         cmocka_unit_test(reservations_wait_their_turn),
         cmocka_unit_test(a_wait_takes_its_time),
         cmocka_unit_test(many_are_taken_in_order),

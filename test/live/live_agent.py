@@ -308,6 +308,41 @@ class Redis(Agents):
                       ["WEIR.TAKE", ""], ["WEIR.TAKE", "shadow:a"]]:
             self.assertTrue(link.ask(*words).startswith("-ERR"), words)
 
+    def test_costs_by_resp(self):
+        self.quota("cost", "limit=1/h", "low_burst=9", "high_burst=9",
+                   "sharing=local")
+        link = self.resp(self.agent("--resp", ":0")["resp"][0])
+
+        def left():
+            return link.ask("WEIR.PEEK", "cost")[1]
+
+        self.assertEqual(link.ask("WEIR.TAKE", "cost", 5)[0], 0)
+        self.assertEqual(link.ask("WEIR.SETTLE", "cost", 5, 2), 2)
+        self.assertEqual(left(), 7)
+        self.assertEqual(link.ask("WEIR.SETTLE", "cost", 2, 4), 4)
+        self.assertEqual(left(), 5)
+        self.assertEqual(link.ask("weir.charge", "cost", 2 ** 40), 2 ** 40)
+        self.assertEqual(link.ask("WEIR.PEEK", "cost")[0], 1)
+        self.assertEqual(link.ask("WEIR.SETTLE", "cost", 2 ** 40, 0), 0)
+        self.assertEqual(left(), 5)
+        self.assertEqual(link.ask("WEIR.CHARGE", "nobody", 3), 0)
+        self.assertEqual(link.ask("WEIR.SETTLE", "nobody", 3, 4), 3)
+        for words in (["WEIR.CHARGE", "cost"], ["WEIR.CHARGE", "cost", -1],
+                      ["WEIR.CHARGE", "cost", 2 ** 40 + 1],
+                      ["WEIR.CHARGE", "", 1], ["WEIR.SETTLE", "cost", 1],
+                      ["WEIR.SETTLE", "cost", 1, "x"],
+                      ["WEIR.SETTLE", "cost", -1, 0],
+                      ["WEIR.SETTLE", "shadow:a", 0, 1]):
+            self.assertTrue(link.ask(*words).startswith("-ERR"), words)
+        self.assertEqual(left(), 5)
+        # In a transaction they are checked before all.
+        self.assertEqual(link.ask("MULTI"), "+OK")
+        self.assertEqual(link.ask("WEIR.CHARGE", "cost", 1), "+QUEUED")
+        self.assertTrue(link.ask("WEIR.SETTLE", "cost", 1, "x")
+                        .startswith("-ERR"))
+        self.assertTrue(link.ask("EXEC").startswith("-EXECABORT"))
+        self.assertEqual(left(), 5)
+
     def test_a_transaction_is_all_or_nothing(self):
         # Local: a root's fill would come between two commands.
         self.quota("site", "limit=1/h", "low_burst=9", "high_burst=9",

@@ -104,6 +104,44 @@ class Http(Agents):
             quota["name"] == "site" and quota["passed"] >= 3 for quota in
             json.loads(self.root.get("/v1/usage")[1])["quotas"]))
 
+    def test_costs(self):
+        self.quota("cost", "limit=1/h", "low_burst=9", "high_burst=9",
+                   "sharing=local")
+        place, = self.agent("--http", ":0")["http"]
+
+        def on(path, **body):
+            status, _, said = self.take(place, path, **body)
+            return status, said
+
+        def left():
+            return on("/v1/take", name="cost", peek=True)[1].get("remaining")
+
+        self.assertEqual(on("/v1/take", name="cost", weight=5)[0], 200)
+        self.assertEqual(on("/v1/settle", name="cost", charged=5, actual=2),
+                         (200, {"charged": 2}))
+        self.assertEqual(left(), 7)
+        self.assertEqual(on("/v1/charge", name="cost", weight=2 ** 40),
+                         (200, {"charged": 2 ** 40}))
+        self.assertEqual(on("/v1/take", name="cost")[0], 429)
+        self.assertEqual(on("/v1/settle", name="cost", charged=2 ** 40,
+                            actual=0), (200, {"charged": 0}))
+        self.assertEqual(left(), 7)
+        self.assertEqual(on("/v1/charge", name="nobody", weight=3),
+                         (200, {"charged": 0, "unknown": True}))
+        self.assertEqual(on("/v1/settle", name="nobody", charged=3, actual=4),
+                         (200, {"charged": 3, "unknown": True}))
+        for path, body in (
+                ("charge", {"name": "cost"}), ("charge", {"weight": 1}),
+                ("charge", {"name": "cost", "weight": 1, "peek": True}),
+                ("charge", {"name": "cost", "weight": 2 ** 40 + 1}),
+                ("charge", {"name": "", "weight": 1}),
+                ("settle", {"name": "cost", "charged": 1}),
+                ("settle", {"name": "cost", "charged": -1, "actual": 1}),
+                ("settle", {"name": "cost", "charged": 1, "actual": "1"}),
+                ("settle", {"name": ["cost"], "charged": 1, "actual": 1})):
+            self.assertEqual(on("/v1/" + path, **body)[0], 400, body)
+        self.assertEqual(left(), 7)
+
     def test_views_of_the_page(self):
         self.quota("site", "limit=1/h", "low_burst=3", "high_burst=3")
         self.quota("user/*", "limit=5/s", "parent=site")

@@ -301,6 +301,8 @@ class Doors(Sessions):
         self.assertEqual(a.ask("WEIR.TAKE", "team-a/x", 5)[0], 0)
         for command in ("WEIR.TAKE", "WEIR.PEEK"):
             self.assert_denied(b, command, "team-a/x", 50)
+        self.assert_denied(b, "WEIR.CHARGE", "team-a/x", 50)
+        self.assert_denied(b, "WEIR.SETTLE", "team-a/x", 5, 0)
         self.assertEqual(b.ask("WEIR.TAKE", "team-b/x", 7)[0], 0)
         self.assertEqual(a.ask("CL.THROTTLE", "a/k", 9, 10, 60)[2], 9)
         for words in (("CL.THROTTLE", "a/k", 9, 10, 60),

@@ -135,6 +135,10 @@ public final class Agent implements AutoCloseable {
         return ask(pick(takes), "/v1/take", body);
     }
 
+    Reply settle(String path, String body) {
+        return ask(pick(takes), path, body);
+    }
+
     Reply enter(String body) {
         return ask(pick(permits), "/v1/enter", body);
     }

@@ -36,14 +36,23 @@ final class Json {
         return out.append('"').toString();
     }
 
+    static String ask(String name, long weight, String more) {
+        return "{\"name\":" + name(name) + ",\"weight\":" + weight +
+               (more == null ? "" : "," + more) + "}";
+    }
+
+    static String settle(String name, long charged, long actual) {
+        return "{\"name\":" + name(name) + ",\"charged\":" + charged +
+               ",\"actual\":" + actual + "}";
+    }
+
     /** A request over its bounds makes the agent end the connection, with all
      * permits of it, so it isn't sent. */
-    static String ask(String name, long weight, String more) {
+    private static String name(String name) {
         if (name.getBytes(StandardCharsets.UTF_8).length > NAME_MAX)
             throw new WeirException(400, "a quota's name has at most " +
                                              NAME_MAX + " bytes");
-        return "{\"name\":" + quote(name) + ",\"weight\":" + weight +
-               (more == null ? "" : "," + more) + "}";
+        return quote(name);
     }
 
     // ---- Reading ----

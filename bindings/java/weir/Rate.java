@@ -29,6 +29,25 @@ public final class Rate {
         return agent.take(Json.ask(name, weight, null));
     }
 
+    /** Charges so many without a decision: for a cost known afterwards.
+     * @param units 0 to 2^40
+     * @return units charged: 0 if no agent answers, or there is no quota */
+    public long charge(long units) {
+        return agent.settle("/v1/charge",
+                            Json.ask(name, units, null)).charged(0);
+    }
+
+    /** For work that was begun with the units that it was expected to cost:
+     * charges or gives back the difference to the actual ones. May be called
+     * again while the work goes on.
+     * @param charged units charged for the work so far, 0 to 2^40
+     * @return units charged now: 'charged' if no agent answers, or there is no
+     *     quota */
+    public long settle(long charged, long actual) {
+        return agent.settle("/v1/settle", Json.settle(name, charged, actual))
+            .charged(charged);
+    }
+
     /** Whether so many would pass; charges nothing. */
     public Reply peek(long weight) {
         return agent.take(Json.ask(name, weight, "\"peek\":true"));

@@ -85,6 +85,10 @@ public final class Reply {
         return away;
     }
 
+    long charged(long otherwise) {
+        return (Long) said.getOrDefault("charged", otherwise);
+    }
+
     long permit() {
         return (Long) said.getOrDefault("permit", 0L);
     }

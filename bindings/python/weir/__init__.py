@@ -32,7 +32,8 @@ from typing import Any, NamedTuple, Optional, Union
 
 from . import _header, _library
 from ._header import Error as ErrorCode
-from ._header import EventType, NAME_MAX, NEVER, PermitOutcome, WEIGHT_MAX
+from ._header import (DEBT_MAX, EventType, NAME_MAX, NEVER, PermitOutcome,
+                      WEIGHT_MAX)
 
 __all__ = ["Adaptive", "BadArgument", "Closed", "Error", "ErrorCode", "Event",
            "EventType", "Limited", "Limiter", "NAME_MAX", "Permit",
@@ -94,6 +95,12 @@ def _weight(weight: int) -> int:
     if not 0 <= weight <= WEIGHT_MAX:
         raise BadArgument(ErrorCode.EINVAL, f"a weight of {weight}")
     return weight
+
+
+def _units(units: int) -> int:
+    if not 0 <= units <= DEBT_MAX:
+        raise BadArgument(ErrorCode.EINVAL, f"{units} units")
+    return units
 
 
 def _name(name: str) -> bytes:
@@ -405,6 +412,23 @@ class Limiter:
                                        _weight(weight), reply, 0)
         return reply
 
+    def charge(self, name: str, weight: int) -> bool:
+        """Quota.charge() by name; false: the name has no quota."""
+        native = self._alive()
+        data = _name(name)
+        return bool(native.calls.weir_charge_by_name(
+            native.weir, data, len(data), _units(weight), 0))
+
+    def settle(self, name: str, charged: int, actual: int) -> int:
+        """Quota.settle() by name; returns 'charged' if the name has no
+        quota."""
+        native = self._alive()
+        data, receipt = _name(name), ctypes.c_uint64(_units(charged))
+        native.calls.weir_settle_by_name(native.weir, data, len(data),
+                                         ctypes.byref(receipt),
+                                         _units(actual), 0)
+        return receipt.value
+
     def enter(self, name: str, weight: int = 1, *, klass: str = "") -> Permit:
         """Quota.enter() by name."""
         native = self._alive()
@@ -507,12 +531,27 @@ class Quota:
     def charge(self, weight: int) -> None:
         """Counts without a decision: for a cost that is known afterwards."""
         native = self._alive()
-        native.calls.weir_charge(self._handle, _weight(weight), 0)
+        native.calls.weir_charge(self._handle, _units(weight), 0)
+
+    def settle(self, charged: int, actual: int) -> int:
+        """For work that was begun with the units that it was expected to
+        cost: charges or gives back the difference to the actual ones, and
+        returns these. May be called again while the work goes on:
+
+            charged = 2000
+            if not tokens.take(charged):
+                return 429
+            ...
+            charged = tokens.settle(charged, used)"""
+        native, receipt = self._alive(), ctypes.c_uint64(_units(charged))
+        native.calls.weir_settle(self._handle, ctypes.byref(receipt),
+                                 _units(actual), 0)
+        return receipt.value
 
     def refund(self, weight: int) -> None:
         """Gives charged units back."""
         native = self._alive()
-        native.calls.weir_refund(self._handle, _weight(weight), 0)
+        native.calls.weir_refund(self._handle, _units(weight), 0)
 
     def reserve(self, weight: int = 1,
                 timeout: Optional[float] = None) -> Reply:

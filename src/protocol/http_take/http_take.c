@@ -311,6 +311,8 @@ static const struct route {
 } routes[] = {
     { "/v1/take", "POST", false, false, weir_http_take_limit,
       weir_http_take_decide, NULL },
+    { "/v1/charge", "POST", false, false, NULL, weir_http_take_charge, NULL },
+    { "/v1/settle", "POST", false, false, NULL, weir_http_take_settle, NULL },
     { "/v1/enter", "POST", false, false, weir_http_take_limit,
       weir_http_take_enter, NULL },
     { "/v1/leave", "POST", false, false, NULL, weir_http_take_leave, NULL },

@@ -4,6 +4,8 @@
  * programs).
  *
  *     POST /v1/take     take units, of one name or several
+ *     POST /v1/charge   charge units without a decision
+ *     POST /v1/settle   charge or give back the difference to a cost
  *     POST /v1/enter    take units and hold them, by a permit
  *     POST /v1/leave    give the permit back
  *     POST /json        Envoy's rate limit service, in proto3's JSON

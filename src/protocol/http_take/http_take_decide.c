@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * protocol/http_take/http_take_decide.c - POST /v1/take, /json, /v1/enter and
- * /v1/leave: requests for decisions, and replies, in JSON.
+ * protocol/http_take/http_take_decide.c - POST /v1/take, /v1/charge,
+ * /v1/settle, /json, /v1/enter and /v1/leave: requests for decisions, and
+ * replies, in JSON.
  *
  *     {"name": "s3/put", "weight": 2, "peek": false}
  *     {"requests": [{"name": "a"}, {"name": "b", "weight": 3}]}
@@ -21,6 +22,12 @@
  *
  * Structured fields are ASCII (RFC 9651), quotas' names are UTF-8: bytes that
  * aren't ASCII are sent as %XX there.
+ *
+ * Costs that are known afterwards; the answer is the receipt, for the next
+ * settlement of the same work:
+ *
+ *     {"name": "s3/bytes", "weight": 300000}                -> {"charged": …}
+ *     {"name": "tokens", "charged": 2000, "actual": 640}    -> {"charged": …}
  *
  * Permits:
  *
@@ -379,6 +386,68 @@ void weir_http_take_decide(const struct weir_http_take_call *call,
     else
         take_one(call, asked);
 }
+
+/* ---- Costs ---- */
+
+/* A member that is a number of units; false: it isn't. */
+static bool read_units(json_t *from, const char *name, uint64_t *out)
+{
+    json_t *units = json_object_get(from, name);
+    if (!json_is_integer(units) || json_integer_value(units) < 0 ||
+        json_integer_value(units) > (json_int_t)WEIR_DEBT_MAX)
+        return false;
+    *out = (uint64_t)json_integer_value(units);
+    return true;
+}
+
+static void settle_one(const struct weir_http_take_call *call, json_t *from,
+                       uint64_t charged, uint64_t actual)
+{
+    json_t *name = json_object_get(from, "name");
+    struct weir_protocol_request ask = {
+        .name = { json_string_value(name), json_string_length(name) },
+        .taker = &call->visitor->taker,
+    };
+    struct weir_diag diag = { 0 };
+    bool unknown = false;
+    int error = weir_protocol_settle(call->api->host, &ask, &charged, actual,
+                                     &unknown, &diag, call->now);
+    if (error < 0) {
+        refuse_decision(call, error, diag.text);
+        return;
+    }
+    call->reply->json = json_pack("{s:I}", "charged", (json_int_t)charged);
+    if (call->reply->json)
+        set_if(call->reply->json, "unknown", unknown);
+}
+
+void weir_http_take_charge(const struct weir_http_take_call *call, json_t *from)
+{
+    uint64_t units;
+    if (json_object_size(from) == 2 &&
+        json_is_string(json_object_get(from, "name")) &&
+        read_units(from, "weight", &units))
+        settle_one(call, from, 0, units);
+    else
+        refuse_as_invalid(call, "a charge has a name and a weight, a whole "
+                                "number from 0 to 1099511627776");
+}
+
+void weir_http_take_settle(const struct weir_http_take_call *call, json_t *from)
+{
+    uint64_t charged, actual;
+    if (json_object_size(from) == 3 &&
+        json_is_string(json_object_get(from, "name")) &&
+        read_units(from, "charged", &charged) &&
+        read_units(from, "actual", &actual))
+        settle_one(call, from, charged, actual);
+    else
+        refuse_as_invalid(call, "a settlement has a name, the units charged so "
+                                "far, and the actual ones: whole numbers from "
+                                "0 to 1099511627776");
+}
+
+/* ---- Envoy's service ---- */
 
 void weir_http_take_rls(const struct weir_http_take_call *call, json_t *asked)
 {

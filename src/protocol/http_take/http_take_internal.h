@@ -50,6 +50,11 @@ void weir_http_take_problem(struct weir_http_reply *reply, int status,
 /* Of POST; 'asked' is the body. /v1/take: decides and replies. */
 void weir_http_take_decide(const struct weir_http_take_call *call,
                            json_t *asked);
+/* /v1/charge and /v1/settle. */
+void weir_http_take_charge(const struct weir_http_take_call *call,
+                           json_t *asked);
+void weir_http_take_settle(const struct weir_http_take_call *call,
+                           json_t *asked);
 /* Replies 429 to a request of /v1/take or /v1/enter that no quota can decide:
  * its body is over the bound. */
 void weir_http_take_limit(const struct weir_http_take_call *call,

@@ -10,7 +10,9 @@
  * (limited, limit, remaining, seconds to wait, seconds until all is free).
  * WEIR.TAKE and WEIR.PEEK answer four: 0 or 1 if limited; units that would
  * still pass; milliseconds to wait, 0 if passed, -1 if never; and the quota
- * that decided, "" if none did. */
+ * that decided, "" if none did. WEIR.CHARGE and WEIR.SETTLE answer the units
+ * that are charged for the work now: no other than before if the name has no
+ * quota. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -379,6 +381,63 @@ static void run_take(struct weir_resp_call *call)
                    (struct weir_text){ reply.quota, reply.quota_len });
 }
 
+/* ---- WEIR.CHARGE, WEIR.SETTLE ---- */
+
+/* Reads the units at 'first' and behind it, of which WEIR.CHARGE has one and
+ * WEIR.SETTLE two. False: the error reply is written. */
+static bool read_units(struct weir_resp_call *call, size_t first,
+                       uint64_t out[2])
+{
+    for (size_t i = first; i < call->request->count; i++) {
+        int64_t units;
+        if (!weir_resp_number(weir_resp_argument(call, i), &units) ||
+            units < 0 || units > (int64_t)WEIR_DEBT_MAX) {
+            refuse_as_resp(call, "ERR units are a number from 0 to "
+                                 "1099511627776");
+            return false;
+        }
+        out[i - first] = (uint64_t)units;
+    }
+    return true;
+}
+
+static bool check_settle(struct weir_resp_call *call)
+{
+    uint64_t units[2];
+    return read_units(call, 2, units);
+}
+
+/* Replies with the units that are charged for the work now. */
+static void settle(struct weir_resp_call *call, uint64_t charged,
+                   uint64_t actual)
+{
+    struct weir_diag diag = { 0 };
+    struct weir_protocol_request ask = { .name = weir_resp_argument(call, 1),
+                                         .taker =
+                                             weir_resp_taker(call->session) };
+    bool unknown;
+    int error = weir_protocol_settle(call->host, &ask, &charged, actual,
+                                     &unknown, &diag, call->now);
+    if (error < 0)
+        refuse_error(call, error, &diag);
+    else
+        weir_resp_integer(call->out, (int64_t)charged);
+}
+
+static void run_charge(struct weir_resp_call *call)
+{
+    uint64_t units[2];
+    if (read_units(call, 2, units))
+        settle(call, 0, units[0]);
+}
+
+static void run_settle(struct weir_resp_call *call)
+{
+    uint64_t units[2];
+    if (read_units(call, 2, units))
+        settle(call, units[0], units[1]);
+}
+
 /* ---- Transactions ---- */
 
 static void run_multi(struct weir_resp_call *call)
@@ -472,6 +531,12 @@ static const struct weir_resp_command commands[] = {
     { "weir.peek", -2, 0, 0, 0, run_take, "module", "1.0.0",
       "Answers as WEIR.TAKE, and takes nothing.", "name [#weight]",
       check_take },
+    { "weir.charge", 3, WEIR_RESP_WRITE, 0, 0, run_charge, "module", "1.0.0",
+      "Charges units of a quota without a decision.", "name #units",
+      check_settle },
+    { "weir.settle", 4, WEIR_RESP_WRITE, 0, 0, run_settle, "module", "1.0.0",
+      "Charges or gives back the difference to the actual cost.",
+      "name #charged #actual", check_settle },
     { "multi", 1, WEIR_RESP_NOW, 0, 0, run_multi, "transactions", "1.2.0",
       "Queues the next commands.", "" },
     { "exec", 1, WEIR_RESP_NOW, 0, 0, run_exec, "transactions", "1.2.0",

@@ -4,6 +4,7 @@
  *     CL.THROTTLE key max_burst count period [quantity]   as redis-cell has it
  *     CL.PROBE    the same, without a change
  *     WEIR.TAKE name [weight], WEIR.PEEK name [weight]    quotas of the roots
+ *     WEIR.CHARGE name units, WEIR.SETTLE name charged actual
  *     DEL key …                                           resets throttles
  *     MULTI EXEC DISCARD UNWATCH                          all or none
  *     AUTH HELLO PING ECHO SELECT CLIENT COMMAND CONFIG INFO RESET QUIT
