@@ -64,9 +64,42 @@ typedef struct {
 } ngx_http_weir_conf_t;
 
 
-/* ngx_http_weir_handler.c: requests, and their variables */
+typedef struct {
+    ngx_http_weir_limit_t        *limit;
+    ngx_str_t                     name;
+    uint64_t                      weight;
+    ngx_uint_t                    peek;    /* unsigned  peek:1 */
+} ngx_http_weir_ask_t;
+
+
+typedef enum {
+    ngx_http_weir_unknown = 0,
+    ngx_http_weir_pass,
+    ngx_http_weir_limited,
+    ngx_http_weir_limited_dry_run
+} ngx_http_weir_verdict_e;
+
+
+typedef struct {
+    ngx_uint_t                    phases;  /* already checked */
+    ngx_http_weir_verdict_e       verdict;
+    ngx_array_t                   asked;   /* the last one may have refused */
+    struct weir_reply            *reply;   /* NULL: details not wanted yet */
+} ngx_http_weir_ctx_t;
+
+
+/* ngx_http_weir_handler.c: requests */
 ngx_int_t ngx_http_weir_preaccess_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_weir_precontent_handler(ngx_http_request_t *r);
+/* NULL: no quota was checked. */
+ngx_http_weir_ctx_t *ngx_http_weir_get_ctx(ngx_http_request_t *r);
+weir_instant ngx_http_weir_now(void);
+
+/* ngx_http_weir_reply.c: what they are told of it */
+struct weir_reply *ngx_http_weir_explain(ngx_http_request_t *r,
+    ngx_http_weir_ctx_t *ctx);
+ngx_int_t ngx_http_weir_add_headers(ngx_http_request_t *r,
+    ngx_http_weir_ctx_t *ctx);
 ngx_int_t ngx_http_weir_add_variables(ngx_conf_t *cf);
 
 /* ngx_http_weir_worker.c: the limiter of a worker process */
