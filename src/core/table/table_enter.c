@@ -37,6 +37,22 @@ static unsigned enter_chain(struct weir_table *t, struct walk *walk,
     return weir_walk_answer(t, walk, &ask, reply);
 }
 
+/* Whether every link is a bare bucket: then an enter is a take, which is
+ * cheaper. Relaxed: a link that becomes an in-flight counter now was entered
+ * before its edit. */
+static bool is_bare(const struct weir_table *t, uint32_t slot)
+{
+    for (uint32_t links = 0; links < WEIR_DEPTH_MAX; links++) {
+        const struct hot *hot = weir_hot(t, slot);
+        if (weir_load_relaxed(&hot->meta) & META_FLAGS)
+            return false;
+        slot = weir_parent(hot);
+        if (slot == WEIR_SLOT_NONE)
+            return true;
+    }
+    return false;
+}
+
 unsigned weir_table_enter(struct weir_table *t, uint32_t stripe,
                           struct weir_ref ref, uint64_t weight,
                           struct weir_permit_record *out_record,
@@ -46,6 +62,8 @@ unsigned weir_table_enter(struct weir_table *t, uint32_t stripe,
     out_record->links = out_record->gate_slot = 0;
     out_record->process = weir_process_of(t, stripe);
     unsigned kick = 0;
+    if (!reply && is_bare(t, ref.slot))
+        return weir_table_take(t, stripe, ref, weight, NULL, now);
     if (WEIR_LIKELY(!reply && weir_shadow_outcome(t) == 0) &&
         enter_alone(t, ref, weir_weight_clipped(weight), out_record, &kick,
                     now))
