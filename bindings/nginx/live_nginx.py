@@ -105,7 +105,7 @@ class Directives(Rooted):
         self.assertEqual(said["X-After"], said["Retry-After"])
         self.assertIsNone(said["RateLimit"])
         self.assertRegex(nginx.logged(), r'\[error\] .*limiting requests, '
-                         r'fill: [23] of quota "three", client:')
+                         r'excess: [01]\.000 of quota "three", client:')
         _, said, _ = nginx.get("/loud")
         self.assertEqual(said["RateLimit"],
                          f'"three";r=0;t={said["Retry-After"]}')
@@ -212,7 +212,8 @@ class Directives(Rooted):
                          (200, "limited_dry_run"))
         self.assertIsNone(said["Retry-After"])
         self.assertRegex(nginx.logged(), r'\[warn\] .*limiting requests, '
-                         r'dry run, fill: [12] of quota "three", client:')
+                         r'dry run, excess: [01]\.000 of quota "three", '
+                         r'client:')
 
     def test_names_that_nobody_can_have(self):
         self.fleet.set("user/*", *HOURLY)
@@ -475,6 +476,13 @@ class Mistakes(Case):
             self.expect(f"{head} weir q status={status};",
                         f'invalid status "{status}"')
         self.expect(f"{head} weir q peeks;", 'invalid parameter "peeks"')
+        for burst in ("0", "-1", "x", "", "4294967297"):
+            self.expect(f"{head} weir q burst={burst};",
+                        f'invalid burst "{burst}"')
+        self.expect(f"{head} weir q burst=1 delay=x;", 'invalid delay "x"')
+        for alone in ("delay=1", "nodelay"):
+            self.expect(f"{head} weir q {alone};", 'needs "burst="')
+        self.expect(f"{head} weir q burst=1 peek;", "a peek doesn't wait")
         self.expect(f'{head} weir "a\\nb";', "can't be the name")
         self.expect(f"{head} weir shadow:q;", "can't be the name")
         self.expect(head + 17 * " weir q;", "more than 16 times")

@@ -5,6 +5,10 @@
  * one refuses, the charges of those before it are given back. Two rounds, first
  * with peeks, would cost each request that passes; so only refused ones pay.
  *
+ * A quota may have units in flight: the request enters it, and its permit is
+ * given back by the cleanup of the main request's pool, however the request
+ * ends. On a chain of rates an enter is a take.
+ *
  * Finding a name costs as much again as the decision. So a name without
  * variables is found once, by its first request, and its place is kept for as
  * long as the worker lives.
@@ -29,14 +33,20 @@ static ngx_int_t ngx_http_weir_read(ngx_http_request_t *r,
     ngx_http_weir_limit_t *limit, ngx_http_weir_ask_t *ask);
 static uint64_t ngx_http_weir_read_weight(ngx_http_request_t *r,
     ngx_http_weir_limit_t *limit, ngx_str_t *value);
-static enum weir_verdict ngx_http_weir_decide(struct weir *weir,
-    ngx_http_weir_ask_t *ask, weir_instant now);
-static ngx_uint_t ngx_http_weir_find(struct weir *weir,
-    ngx_http_weir_limit_t *limit);
+static ngx_int_t ngx_http_weir_decide(ngx_http_request_t *r,
+    ngx_http_weir_ctx_t *ctx, struct weir *weir, ngx_http_weir_ask_t *ask,
+    weir_instant now);
+static ngx_int_t ngx_http_weir_enter(ngx_http_request_t *r,
+    ngx_http_weir_ctx_t *ctx, struct weir *weir, ngx_http_weir_ask_t *ask,
+    weir_instant now);
+static void ngx_http_weir_leave(ngx_http_weir_ctx_t *ctx);
 static void ngx_http_weir_refund(struct weir *weir, ngx_http_weir_ctx_t *ctx,
     weir_instant now);
 static ngx_int_t ngx_http_weir_refuse(ngx_http_request_t *r,
     ngx_http_weir_ctx_t *ctx, ngx_http_weir_limit_t *limit);
+static ngx_int_t ngx_http_weir_ask_limit(ngx_http_request_t *r,
+    ngx_http_weir_ctx_t *ctx, struct weir *weir, ngx_http_weir_limit_t *limit,
+    weir_instant now);
 
 static ngx_http_weir_ctx_t *ngx_http_weir_create_ctx(ngx_http_request_t *r,
     ngx_uint_t n);
@@ -102,17 +112,21 @@ ngx_http_weir_handler(ngx_http_request_t *r, ngx_uint_t phase)
 
     if (rc == NGX_DECLINED && wlcf->headers
         && !(wlcf->phases & ~ctx->phases)
-        && ctx->verdict == ngx_http_weir_pass
+        && ctx->verdict < ngx_http_weir_limited
         && ngx_http_weir_add_headers(r, ctx) != NGX_OK)
     {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (rc == NGX_DECLINED && ctx->wait) {
+        return ngx_http_weir_delay(r, ctx);
     }
 
     return rc;
 }
 
 
-/* NGX_DECLINED: it passes. */
+/* NGX_DECLINED: it passes, after ctx->wait. */
 static ngx_int_t
 ngx_http_weir_ask(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx,
     struct weir *weir, ngx_uint_t phase)
@@ -120,7 +134,6 @@ ngx_http_weir_ask(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx,
     ngx_int_t               rc;
     ngx_uint_t              i;
     weir_instant            now;
-    ngx_http_weir_ask_t    *ask;
     ngx_http_weir_conf_t   *wlcf;
     ngx_http_weir_limit_t  *limits;
 
@@ -129,11 +142,17 @@ ngx_http_weir_ask(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx,
     limits = wlcf->limits.elts;
     now = ngx_http_weir_now();
 
+    ctx->wait = 0;
+    ctx->delaying = NULL;
+
     /* details of the phase before are incomplete now */
 
-    if (ctx->verdict <= ngx_http_weir_pass) {
-        ctx->verdict = ngx_http_weir_pass;
+    if (ctx->verdict < ngx_http_weir_limited) {
         ctx->reply = NULL;
+    }
+
+    if (ctx->verdict == ngx_http_weir_unknown) {
+        ctx->verdict = ngx_http_weir_pass;
     }
 
     for (i = 0; i < wlcf->limits.nelts; i++) {
@@ -142,30 +161,53 @@ ngx_http_weir_ask(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx,
             continue;
         }
 
-        ask = ngx_array_push(&ctx->asked);
-        if (ask == NULL) {
-            return NGX_HTTP_INTERNAL_SERVER_ERROR;
-        }
+        rc = ngx_http_weir_ask_limit(r, ctx, weir, &limits[i], now);
 
-        rc = ngx_http_weir_read(r, &limits[i], ask);
+        if (rc == NGX_BUSY) {
+            return ngx_http_weir_refuse(r, ctx, &limits[i]);
+        }
 
         if (rc != NGX_OK) {
-            ctx->asked.nelts--;
-
-            if (rc == NGX_DECLINED) {
-                continue;
-            }
-
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
-        }
-
-        if (ngx_http_weir_decide(weir, ask, now) == WEIR_LIMITED) {
-            ngx_http_weir_refund(weir, ctx, now);
-            return ngx_http_weir_refuse(r, ctx, &limits[i]);
         }
     }
 
     return NGX_DECLINED;
+}
+
+
+/* NGX_BUSY: it refuses, and those before it are given back. */
+static ngx_int_t
+ngx_http_weir_ask_limit(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx,
+    struct weir *weir, ngx_http_weir_limit_t *limit, weir_instant now)
+{
+    ngx_int_t             rc;
+    struct weir_reply    *why;
+    ngx_http_weir_ask_t  *ask;
+
+    ask = ngx_array_push(&ctx->asked);
+    if (ask == NULL) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_http_weir_read(r, limit, ask);
+
+    if (rc != NGX_OK) {
+        ctx->asked.nelts--;
+        return rc == NGX_DECLINED ? NGX_OK : rc;
+    }
+
+    why = NULL;
+
+    rc = limit->burst ? ngx_http_weir_reserve(r, ctx, ask, &why, now)
+                      : ngx_http_weir_decide(r, ctx, weir, ask, now);
+
+    if (rc == NGX_BUSY) {
+        ngx_http_weir_refund(weir, ctx, now);
+        ctx->reply = why;
+    }
+
+    return rc;
 }
 
 
@@ -233,25 +275,103 @@ ngx_http_weir_read_weight(ngx_http_request_t *r, ngx_http_weir_limit_t *limit,
  * A name that can't be a quota's is refused: clients make names, and one that
  * is too long must not be the way around a limit.
  */
-static enum weir_verdict
-ngx_http_weir_decide(struct weir *weir, ngx_http_weir_ask_t *ask,
-    weir_instant now)
+static ngx_int_t
+ngx_http_weir_decide(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx,
+    struct weir *weir, ngx_http_weir_ask_t *ask, weir_instant now)
 {
-    char  *name;
-
-    if (ngx_http_weir_find(weir, ask->limit)) {
-        return (ask->peek ? weir_peek : weir_take)
-                   (ask->limit->quota, ask->weight, NULL, now);
-    }
+    char               *name;
+    enum weir_verdict   verdict;
 
     name = (char *) ask->name.data;
 
-    if (!weir_name_is_valid(name, ask->name.len)) {
-        return WEIR_LIMITED;
+    if (!ngx_http_weir_find(weir, ask->limit)
+        && !weir_name_is_valid(name, ask->name.len))
+    {
+        return NGX_BUSY;
     }
 
-    return (ask->peek ? weir_peek_by_name : weir_take_by_name)
-               (weir, name, ask->name.len, ask->weight, NULL, now);
+    if (!ask->peek) {
+        return ngx_http_weir_enter(r, ctx, weir, ask, now);
+    }
+
+    if (ask->limit->quota.weir) {
+        verdict = weir_peek(ask->limit->quota, ask->weight, NULL, now);
+
+    } else {
+        verdict = weir_peek_by_name(weir, name, ask->name.len, ask->weight,
+                                    NULL, now);
+    }
+
+    return verdict == WEIR_LIMITED ? NGX_BUSY : NGX_OK;
+}
+
+
+/* The units of rates are charged, those in flight are held by a permit. */
+static ngx_int_t
+ngx_http_weir_enter(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx,
+    struct weir *weir, ngx_http_weir_ask_t *ask, weir_instant now)
+{
+    enum weir_verdict            verdict;
+    struct weir_permit           permit, *kept;
+    static struct weir_permit    none;
+
+    if (ask->limit->quota.weir) {
+        verdict = weir_enter(ask->limit->quota, 0, ask->weight, &permit, NULL,
+                             now);
+
+    } else {
+        verdict = weir_enter_by_name(weir, (char *) ask->name.data,
+                                     ask->name.len, 0, ask->weight, &permit,
+                                     NULL, now);
+    }
+
+    if (verdict == WEIR_LIMITED) {
+        return NGX_BUSY;
+    }
+
+    if (ngx_memcmp(&permit, &none, sizeof(struct weir_permit)) == 0) {
+        return NGX_OK;
+    }
+
+    kept = NULL;
+
+    if (ctx->permits.elts
+        || ngx_array_init(&ctx->permits, r->main->pool, 1,
+                          sizeof(struct weir_permit))
+           == NGX_OK)
+    {
+        kept = ngx_array_push(&ctx->permits);
+    }
+
+    if (kept == NULL) {
+        weir_leave(&permit, WEIR_PERMIT_IGNORED, now);
+        return NGX_ERROR;
+    }
+
+    *kept = permit;
+
+    return NGX_OK;
+}
+
+
+/* A worker that is exiting has closed its limiter, and left with that. */
+static void
+ngx_http_weir_leave(ngx_http_weir_ctx_t *ctx)
+{
+    ngx_uint_t           i;
+    struct weir_permit  *permits;
+
+    if (ngx_http_weir_limiter() == NULL) {
+        return;
+    }
+
+    permits = ctx->permits.elts;
+
+    for (i = 0; i < ctx->permits.nelts; i++) {
+        weir_leave(&permits[i], WEIR_PERMIT_SUCCESS, 0);
+    }
+
+    ctx->permits.nelts = 0;
 }
 
 
@@ -259,7 +379,7 @@ ngx_http_weir_decide(struct weir *weir, ngx_http_weir_ask_t *ask,
  * Whether its quota has a place that is kept: not if its name has variables. If
  * the table is full, the next request tries again.
  */
-static ngx_uint_t
+ngx_uint_t
 ngx_http_weir_find(struct weir *weir, ngx_http_weir_limit_t *limit)
 {
     int                  error;
@@ -325,7 +445,11 @@ ngx_http_weir_refund(struct weir *weir, ngx_http_weir_ctx_t *ctx,
     asked[0] = asked[i];
     asked[0].peek = 1;
     ctx->asked.nelts = 1;
-    ctx->reply = NULL;
+
+    ctx->wait = 0;
+    ctx->delaying = NULL;
+
+    ngx_http_weir_leave(ctx);
 }
 
 
@@ -333,7 +457,6 @@ static ngx_int_t
 ngx_http_weir_refuse(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx,
     ngx_http_weir_limit_t *limit)
 {
-    struct weir_reply     *reply;
     ngx_http_weir_conf_t  *wlcf;
 
     wlcf = ngx_http_get_module_loc_conf(r, ngx_http_weir_module);
@@ -341,24 +464,11 @@ ngx_http_weir_refuse(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx,
     ctx->verdict = wlcf->dry_run ? ngx_http_weir_limited_dry_run
                                  : ngx_http_weir_limited;
 
-    reply = ngx_http_weir_explain(r, ctx);
-    if (reply == NULL) {
+    if (ngx_http_weir_explain(r, ctx) == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (reply->unknown) {
-        ngx_log_error(wlcf->log_level, r->connection->log, 0,
-                      "limiting requests%s, the value of \"%V\" can't be "
-                      "the name of a quota",
-                      wlcf->dry_run ? ", dry run" : "", &limit->name.value);
-
-    } else {
-        ngx_log_error(wlcf->log_level, r->connection->log, 0,
-                      "limiting requests%s, fill: %L of quota \"%s\"%s",
-                      wlcf->dry_run ? ", dry run" : "",
-                      (int64_t) reply->fill, reply->quota,
-                      reply->stale ? ", stale" : "");
-    }
+    ngx_http_weir_log_refusal(r, ctx, limit);
 
     if (wlcf->dry_run) {
         return NGX_DECLINED;
@@ -425,9 +535,8 @@ ngx_http_weir_create_ctx(ngx_http_request_t *r, ngx_uint_t n)
     cln->handler = ngx_http_weir_cleanup;
 
     ctx = cln->data;
-    ctx->phases = 0;
+    ngx_memzero(ctx, sizeof(ngx_http_weir_ctx_t));
     ctx->verdict = ngx_http_weir_pass;
-    ctx->reply = NULL;
 
     if (ngx_array_init(&ctx->asked, r->pool, n, sizeof(ngx_http_weir_ask_t))
         != NGX_OK)
@@ -441,8 +550,15 @@ ngx_http_weir_create_ctx(ngx_http_request_t *r, ngx_uint_t n)
 }
 
 
-/* Does nothing: it marks the context. */
+/* The request ends. */
 static void
 ngx_http_weir_cleanup(void *data)
 {
+    ngx_http_weir_ctx_t *ctx = data;
+
+    if (ctx->timer.timer_set) {
+        ngx_del_timer(&ctx->timer);
+    }
+
+    ngx_http_weir_leave(ctx);
 }

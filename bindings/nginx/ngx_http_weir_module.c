@@ -45,6 +45,12 @@ static char *ngx_http_weir_status(ngx_conf_t *cf, ngx_str_t *value,
     ngx_http_weir_limit_t *limit);
 static char *ngx_http_weir_weight(ngx_conf_t *cf, ngx_str_t *value,
     ngx_http_weir_limit_t *limit);
+static char *ngx_http_weir_burst(ngx_conf_t *cf, ngx_str_t *value,
+    ngx_http_weir_limit_t *limit);
+static char *ngx_http_weir_undelayed(ngx_conf_t *cf, ngx_str_t *value,
+    ngx_http_weir_limit_t *limit);
+static char *ngx_http_weir_complete(ngx_conf_t *cf,
+    ngx_http_weir_limit_t *limit);
 static ngx_int_t ngx_http_weir_init_zone(ngx_shm_zone_t *shm_zone,
     void *data);
 static ngx_int_t ngx_http_weir_reuse_zone(ngx_shm_zone_t *shm_zone,
@@ -60,6 +66,19 @@ static ngx_conf_enum_t  ngx_http_weir_log_levels[] = {
     { ngx_string("warn"), NGX_LOG_WARN },
     { ngx_string("error"), NGX_LOG_ERR },
     { ngx_null_string, 0 }
+};
+
+
+/* of the "weir" directive, with a value */
+static struct {
+    ngx_str_t   name;
+    char     *(*set)(ngx_conf_t *cf, ngx_str_t *value,
+                     ngx_http_weir_limit_t *limit);
+} ngx_http_weir_parameters[] = {
+    { ngx_string("status="), ngx_http_weir_status },
+    { ngx_string("weight="), ngx_http_weir_weight },
+    { ngx_string("burst="), ngx_http_weir_burst },
+    { ngx_string("delay="), ngx_http_weir_undelayed },
 };
 
 
@@ -408,6 +427,7 @@ ngx_http_weir(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_memzero(limit, sizeof(ngx_http_weir_limit_t));
     limit->status = NGX_HTTP_TOO_MANY_REQUESTS;
     limit->phase = NGX_HTTP_WEIR_PREACCESS;
+    limit->delay = NGX_CONF_UNSET;
 
     rv = ngx_http_weir_name(cf, &value[1], limit);
 
@@ -417,7 +437,7 @@ ngx_http_weir(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     wlcf->phases |= limit->phase;
 
-    return rv;
+    return rv == NGX_CONF_OK ? ngx_http_weir_complete(cf, limit) : rv;
 }
 
 
@@ -453,7 +473,8 @@ static char *
 ngx_http_weir_parameter(ngx_conf_t *cf, ngx_str_t *value,
     ngx_http_weir_limit_t *limit)
 {
-    ngx_str_t  rest;
+    ngx_str_t   *name, rest;
+    ngx_uint_t   i;
 
     if (ngx_strcmp(value->data, "peek") == 0) {
         limit->peek = 1;
@@ -465,15 +486,24 @@ ngx_http_weir_parameter(ngx_conf_t *cf, ngx_str_t *value,
         return NGX_CONF_OK;
     }
 
-    rest.data = value->data + 7;
-    rest.len = value->len - 7;
-
-    if (ngx_strncmp(value->data, "status=", 7) == 0) {
-        return ngx_http_weir_status(cf, &rest, limit);
+    if (ngx_strcmp(value->data, "nodelay") == 0) {
+        limit->delay = WEIR_WEIGHT_MAX;
+        return NGX_CONF_OK;
     }
 
-    if (ngx_strncmp(value->data, "weight=", 7) == 0) {
-        return ngx_http_weir_weight(cf, &rest, limit);
+    for (i = 0;
+         i < sizeof(ngx_http_weir_parameters)
+             / sizeof(ngx_http_weir_parameters[0]);
+         i++)
+    {
+        name = &ngx_http_weir_parameters[i].name;
+
+        if (ngx_strncmp(value->data, name->data, name->len) == 0) {
+            rest.data = value->data + name->len;
+            rest.len = value->len - name->len;
+
+            return ngx_http_weir_parameters[i].set(cf, &rest, limit);
+        }
     }
 
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
@@ -531,6 +561,62 @@ ngx_http_weir_weight(ngx_conf_t *cf, ngx_str_t *value,
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid weight \"%V\"", value);
         return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_weir_burst(ngx_conf_t *cf, ngx_str_t *value,
+    ngx_http_weir_limit_t *limit)
+{
+    limit->burst = ngx_atoi(value->data, value->len);
+
+    if (limit->burst <= 0 || limit->burst > (ngx_int_t) WEIR_WEIGHT_MAX) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid burst \"%V\", it must be between 1 and %uL",
+                           value, (uint64_t) WEIR_WEIGHT_MAX);
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_weir_undelayed(ngx_conf_t *cf, ngx_str_t *value,
+    ngx_http_weir_limit_t *limit)
+{
+    limit->delay = ngx_atoi(value->data, value->len);
+
+    if (limit->delay == NGX_ERROR) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid delay \"%V\", "
+                           "it is the number of units that aren't delayed",
+                           value);
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+/* The parameters fit each other. */
+static char *
+ngx_http_weir_complete(ngx_conf_t *cf, ngx_http_weir_limit_t *limit)
+{
+    if (limit->delay != NGX_CONF_UNSET && limit->burst == 0) {
+        return "needs \"burst=\" with \"delay=\" or \"nodelay\"";
+    }
+
+    if (limit->peek && limit->burst) {
+        return "can't have both \"peek\" and \"burst=\": "
+               "a peek doesn't wait";
+    }
+
+    if (limit->delay == NGX_CONF_UNSET) {
+        limit->delay = 0;
     }
 
     return NGX_CONF_OK;

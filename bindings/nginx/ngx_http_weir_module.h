@@ -14,6 +14,11 @@
 
 #define NGX_HTTP_WEIR_LIMITS_MAX     16     /* in a location */
 
+/* the shortest and longest delay of a request: timers are in ms, and epoll's
+   are an int */
+#define NGX_HTTP_WEIR_WAIT_MIN       WEIR_MILLISECOND
+#define NGX_HTTP_WEIR_WAIT_MAX       (24 * 3600 * WEIR_SECOND)
+
 #define NGX_HTTP_WEIR_PREACCESS      0x01
 #define NGX_HTTP_WEIR_AFTER_ACCESS   0x02
 
@@ -49,6 +54,8 @@ typedef struct {
     ngx_uint_t                    status;
     ngx_uint_t                    phase;
     ngx_uint_t                    peek;    /* unsigned  peek:1 */
+    ngx_int_t                     burst;   /* units; 0: refused, not delayed */
+    ngx_int_t                     delay;   /* units that aren't delayed */
 
     /* of the worker: the place of a name without variables, once found */
     struct weir_handle            quota;
@@ -75,6 +82,8 @@ typedef struct {
 typedef enum {
     ngx_http_weir_unknown = 0,
     ngx_http_weir_pass,
+    ngx_http_weir_delayed,
+    ngx_http_weir_delayed_dry_run,
     ngx_http_weir_limited,
     ngx_http_weir_limited_dry_run
 } ngx_http_weir_verdict_e;
@@ -85,19 +94,37 @@ typedef struct {
     ngx_http_weir_verdict_e       verdict;
     ngx_array_t                   asked;   /* the last one may have refused */
     struct weir_reply            *reply;   /* NULL: details not wanted yet */
+
+    ngx_array_t                   permits; /* struct weir_permit, till the end
+                                              of the request; NULL: none yet */
+    weir_duration                 wait;    /* the longest of the reservations */
+    struct weir_reply            *delaying;    /* and its reply; NULL: none */
+    ngx_event_t                   timer;
 } ngx_http_weir_ctx_t;
 
 
 /* ngx_http_weir_handler.c: requests */
 ngx_int_t ngx_http_weir_preaccess_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_weir_precontent_handler(ngx_http_request_t *r);
+/* Whether its quota has a place that is kept, limit->quota. */
+ngx_uint_t ngx_http_weir_find(struct weir *weir, ngx_http_weir_limit_t *limit);
 /* NULL: no quota was checked. */
 ngx_http_weir_ctx_t *ngx_http_weir_get_ctx(ngx_http_request_t *r);
 weir_instant ngx_http_weir_now(void);
 
+/* ngx_http_weir_delay.c: requests that wait for their turn */
+/* NGX_OK, and ctx->wait; NGX_BUSY: refused, with the reason or NULL. */
+ngx_int_t ngx_http_weir_reserve(ngx_http_request_t *r,
+    ngx_http_weir_ctx_t *ctx, ngx_http_weir_ask_t *ask,
+    struct weir_reply **why, weir_instant now);
+ngx_int_t ngx_http_weir_delay(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx);
+
 /* ngx_http_weir_reply.c: what they are told of it */
 struct weir_reply *ngx_http_weir_explain(ngx_http_request_t *r,
     ngx_http_weir_ctx_t *ctx);
+void ngx_http_weir_log_refusal(ngx_http_request_t *r,
+    ngx_http_weir_ctx_t *ctx, ngx_http_weir_limit_t *limit);
+void ngx_http_weir_log_delay(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx);
 ngx_int_t ngx_http_weir_add_headers(ngx_http_request_t *r,
     ngx_http_weir_ctx_t *ctx);
 ngx_int_t ngx_http_weir_add_variables(ngx_conf_t *cf);

@@ -12,6 +12,8 @@
 #define NGX_HTTP_WEIR_INTEGER_MAX    999999999999999    /* RFC 9651 */
 
 
+static uint64_t ngx_http_weir_excess(struct weir_reply *reply, uint64_t weight,
+    struct weir_policy *policy);
 static ngx_int_t ngx_http_weir_add_header(ngx_http_request_t *r,
     const char *key, u_char *value, u_char *last);
 static u_char *ngx_http_weir_quote(u_char *p, struct weir_reply *reply);
@@ -44,6 +46,8 @@ static ngx_http_variable_t  ngx_http_weir_vars[] = {
 static ngx_str_t  ngx_http_weir_verdicts[] = {
     ngx_string("unknown"),
     ngx_string("passed"),
+    ngx_string("delayed"),
+    ngx_string("delayed_dry_run"),
     ngx_string("limited"),
     ngx_string("limited_dry_run")
 };
@@ -98,6 +102,101 @@ ngx_http_weir_explain(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx)
     }
 
     return ctx->reply;
+}
+
+
+void
+ngx_http_weir_log_refusal(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx,
+    ngx_http_weir_limit_t *limit)
+{
+    uint64_t               excess;
+    const char            *dry_run, *stale;
+    ngx_log_t             *log;
+    struct weir_reply     *reply;
+    struct weir_policy     policy;
+    ngx_http_weir_ask_t   *asked;
+    ngx_http_weir_conf_t  *wlcf;
+
+    wlcf = ngx_http_get_module_loc_conf(r, ngx_http_weir_module);
+
+    log = r->connection->log;
+    reply = ctx->reply;
+    asked = ctx->asked.elts;
+    dry_run = wlcf->dry_run ? ", dry run" : "";
+    stale = reply->stale ? ", stale" : "";
+
+    if (reply->unknown) {
+        ngx_log_error(wlcf->log_level, log, 0,
+                      "limiting requests%s, the value of \"%V\" can't be "
+                      "the name of a quota", dry_run, &limit->name.value);
+        return;
+    }
+
+    ngx_memzero(&policy, sizeof(struct weir_policy));
+    (void) weir_policy(ngx_http_weir_limiter(), reply->quota,
+                       reply->quota_len, &policy);
+
+    if (policy.concurrency) {
+        ngx_log_error(wlcf->log_level, log, 0,
+                      "limiting connections%s, in flight: %L of quota "
+                      "\"%s\"%s", dry_run, (int64_t) reply->fill, reply->quota,
+                      stale);
+        return;
+    }
+
+    excess = ngx_http_weir_excess(reply, asked[0].weight, &policy);
+
+    ngx_log_error(wlcf->log_level, log, 0,
+                  "limiting requests%s, excess: %uL.%03uL of quota \"%s\"%s",
+                  dry_run, excess / 1000, excess % 1000, reply->quota, stale);
+}
+
+
+/* A delay is less serious than a refusal: one level lower. */
+void
+ngx_http_weir_log_delay(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx)
+{
+    uint64_t               excess;
+    struct weir_reply     *reply;
+    struct weir_policy     policy;
+    ngx_http_weir_conf_t  *wlcf;
+
+    wlcf = ngx_http_get_module_loc_conf(r, ngx_http_weir_module);
+
+    reply = ctx->delaying;
+
+    ngx_memzero(&policy, sizeof(struct weir_policy));
+    (void) weir_policy(ngx_http_weir_limiter(), reply->quota,
+                       reply->quota_len, &policy);
+
+    excess = ngx_http_weir_excess(reply, 0, &policy);
+
+    ngx_log_error(ngx_min(wlcf->log_level + 1, NGX_LOG_INFO),
+                  r->connection->log, 0,
+                  "delaying request%s, excess: %uL.%03uL of quota \"%s\"%s",
+                  wlcf->dry_run ? ", dry run" : "", excess / 1000,
+                  excess % 1000, reply->quota, reply->stale ? ", stale" : "");
+}
+
+
+/*
+ * How far a request of the weight goes beyond the burst, in thousandths of a
+ * unit: of a reservation exactly, by the wait; else in whole units.
+ */
+static uint64_t
+ngx_http_weir_excess(struct weir_reply *reply, uint64_t weight,
+    struct weir_policy *policy)
+{
+    int64_t  units;
+
+    if (reply->wait && reply->wait != WEIR_NEVER && policy->window) {
+        return (uint64_t) ((double) reply->wait * policy->quantity * 1000
+                           / policy->window);
+    }
+
+    units = reply->fill + (int64_t) weight - (int64_t) policy->quantity;
+
+    return units > 0 ? (uint64_t) units * 1000 : 0;
 }
 
 
@@ -242,7 +341,7 @@ ngx_http_weir_retry_after(ngx_http_weir_ctx_t *ctx)
 
     reply = ctx->reply;
 
-    if (ctx->verdict == ngx_http_weir_pass || reply->unknown || reply->never
+    if (ctx->verdict < ngx_http_weir_limited || reply->unknown || reply->never
         || reply->retry_after == WEIR_NEVER)
     {
         return 0;
