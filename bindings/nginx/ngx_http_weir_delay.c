@@ -50,6 +50,10 @@ ngx_http_weir_reserve(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx,
         if (error < 0 && error != WEIR_EFULL) {
             return NGX_BUSY;
         }
+
+        /* a bucket that was made just now looks fuller at an earlier instant */
+
+        now = ngx_http_weir_now();
     }
 
     unit = ngx_http_weir_unit(weir, &ask->name);
@@ -74,8 +78,6 @@ ngx_http_weir_reserve(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx,
 
         return *why ? NGX_BUSY : NGX_ERROR;
     }
-
-    /* a bucket that is younger than 'now' demands some us */
 
     if (reply.wait >= undelayed + NGX_HTTP_WEIR_WAIT_MIN
         && reply.wait - undelayed > ctx->wait)
