@@ -19,13 +19,16 @@ from pathlib import Path
 os.environ["MALLOC_PERTURB_"] = "165"
 sys.path.insert(0, str(Path(os.environ["WEIR_SOURCE"]) / "test/live"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from live_fleet import Fleet  # noqa: E402
+from live_fleet import MEAN, Fleet  # noqa: E402
 from live_nginx import Case, Rooted  # noqa: E402
 from patience import PATIENCE, until, until_equal  # noqa: E402
 
 # An hour's leak is invisible to a test; local, so that the test needn't wait
 # for other limiters' counts.
 HOURLY = ["limit=1/h", "low_burst=1", "high_burst=1", "sharing=local"]
+LIMIT = 40     # a second, of the nginx that share one
+PART = 0.1     # of it: tolerance of a mean over MEAN seconds
+CLIENTS = 8    # of each of them
 WORKERS = 3    # of each nginx whose workers are killed
 KILLS = 4      # rounds in which all workers of all nginx are killed
 HELD = 5       # requests in flight at each nginx in a round
@@ -124,17 +127,19 @@ class Server(Rooted):
         self.addCleanup(request.close)
         return request
 
-    def told(self, nginx):
-        """The access log: (k, status, instant, verdict) of each request that
-        has ended."""
-        lines = (nginx.folder / "told").read_text().splitlines()
-        return [(k, int(status), float(instant), verdict) for
-                k, status, instant, verdict in (line.split() for line in lines)]
-
     def verdict(self, nginx, path, **headers):
         """(status, verdict)"""
         status, said, _ = nginx.get(path, **headers)
         return status, said["X-Verdict"]
+
+
+def told(nginx):
+    """The access log: (k, status, instant, verdict) of each request that has
+    ended; the last line may be incomplete."""
+    whole = (nginx.folder / "told").read_text().rpartition("\n")[0]
+    return [(k, int(status), float(instant), verdict) for
+            k, status, instant, verdict in
+            (line.split() for line in whole.splitlines())]
 
 
 def delays(nginx):
@@ -153,11 +158,11 @@ class Delays(Server):
         for k in range(5):
             requests.append(self.wait(nginx, f"/?k={k}"))
             until("it is decided", lambda: delays(nginx) +
-                  sum(line[3] == "passed" for line in self.told(nginx)) > k)
+                  sum(line[3] == "passed" for line in told(nginx)) > k)
         for request in requests:
             self.assertEqual(request.answer()[0], 200)
-        until("all are logged", lambda: len(self.told(nginx)) == 5)
-        for number, (k, _, instant, _) in enumerate(self.told(nginx)):
+        until("all are logged", lambda: len(told(nginx)) == 5)
+        for number, (k, _, instant, _) in enumerate(told(nginx)):
             self.assertEqual(k, str(number))
             self.assertGreaterEqual(instant, begun + number / 4 - 0.01)
 
@@ -181,7 +186,7 @@ class Delays(Server):
         # A client that goes away ends its request, and leaves its units.
         waiting.pop().close()
         until("the end of the request", lambda: any(
-            line[:2] == ("1", 499) for line in self.told(nginx)))
+            line[:2] == ("1", 499) for line in told(nginx)))
         self.assertEqual(self.verdict(nginx, "/")[0], 429)
 
     def test_clients_that_give_up(self):
@@ -196,16 +201,16 @@ class Delays(Server):
         def give_up():
             sent.append(self.wait(nginx, "/?k=gone").close())
             until("it is decided", lambda: delays(nginx) +
-                  sum(line[3] == "passed" for line in self.told(nginx)) ==
+                  sum(line[3] == "passed" for line in told(nginx)) ==
                   len(sent))
             return delays(nginx) == 4
         until("some that wait", give_up)
-        until("their ends", lambda: len(self.told(nginx)) == len(sent))
-        self.assertEqual([line[1] for line in self.told(nginx)
+        until("their ends", lambda: len(told(nginx)) == len(sent))
+        self.assertEqual([line[1] for line in told(nginx)
                           if line[3] == "delayed"], 4 * [499])
         last = self.wait(nginx, "/?k=last")
         self.assertEqual(last.answer()[0], 200)
-        until("the last", lambda: len(self.told(nginx)) == len(sent) + 1)
+        until("the last", lambda: len(told(nginx)) == len(sent) + 1)
         self.assertNotRegex(nginx.logged(), r"\[(alert|emerg|crit)\]")
 
     def test_parts_of_the_burst_are_not_delayed(self):
@@ -312,6 +317,38 @@ class Delays(Server):
         os.chmod(self.folder, 0o755)
         nginx = self.start("location / { root @DIR@; weir two burst=9; }")
         self.assertEqual(self.until_delayed(nginx, "/long")[2], long)
+
+
+class Shared(Server):
+    def test_a_fleet_waits_for_one_limit(self):
+        """Clients of two nginx that send again when they are answered are
+        delayed to the limit, and never refused."""
+        self.fleet.set("shared", f"limit={LIMIT}/s", "low_burst=1",
+                       "high_burst=1")
+        nginxes = [self.start(f"""
+            location / {{ weir shared burst={4 * CLIENTS}; empty_gif; }}
+        """) for _ in range(2)]
+        loaders = [Loader(nginx, "/") for nginx in nginxes
+                   for _ in range(CLIENTS)]
+        for loader in loaders:
+            loader.start()
+            self.addCleanup(loader.end)
+        start = time.time()
+
+        def settled():
+            """The mean over a window; the windows follow each other."""
+            nonlocal start
+            if time.time() < start + MEAN:
+                return False
+            answers = [line for nginx in nginxes for line in told(nginx)
+                       if start <= line[2] < start + MEAN]
+            start += MEAN
+            return abs(len(answers) / MEAN - LIMIT) <= PART * LIMIT and \
+                {line[3] for line in answers} == {"delayed"}
+        until("the limit, by delays alone", settled)
+        for loader in loaders:
+            loader.end()
+            self.assertEqual(set(loader.statuses), {200})
 
 
 class InFlight(Server):
@@ -479,15 +516,15 @@ class InFlight(Server):
 class Loader(threading.Thread):
     """Sends requests, one after the other, until it is ended."""
 
-    def __init__(self, nginx):
+    def __init__(self, nginx, path):
         super().__init__(daemon=True)
-        self.nginx, self.over = nginx, threading.Event()
-        self.statuses = []
+        self.nginx, self.path = nginx, path
+        self.over, self.statuses = threading.Event(), []
 
     def run(self):
         while not self.over.wait(0.005):
             try:
-                self.statuses.append(self.nginx.get("/quick")[0])
+                self.statuses.append(self.nginx.get(self.path)[0])
             except (OSError, http.client.HTTPException):
                 pass    # its worker was killed
 
@@ -547,7 +584,8 @@ class Killed(Case):
                 set(nginx.worker_pids()) - set(killed)) == WORKERS)
 
     def test_no_permit_leaks(self):
-        loaders = [Loader(nginx) for nginx in self.nginxes for _ in range(2)]
+        loaders = [Loader(nginx, "/quick") for nginx in self.nginxes
+                   for _ in range(2)]
         for loader in loaders:
             loader.start()
             self.addCleanup(loader.end)
