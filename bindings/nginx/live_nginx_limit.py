@@ -249,6 +249,30 @@ class Delays(Server):
         self.assertRegex(nginx.logged(), "limiting requests, dry run, "
                          r'excess: [12]\.000 of quota "one"')
 
+    def test_algorithms(self):
+        kinds = {
+            # The queue is bounded by the quota, too.
+            "queue": (["algorithm=leaky_queue", "limit=1/h", "high_burst=2"],
+                      "passed delayed delayed limited"),
+            "tokens": (["algorithm=token_bucket", "limit=1/h", "high_burst=1"],
+                       "passed delayed delayed delayed limited"),
+            # A reservation isn't refused at random.
+            "band": (["limit=1/h", "low_burst=1", "high_burst=2"],
+                     "passed passed delayed delayed delayed limited"),
+            # Nothing can be reserved.
+            "window": (["algorithm=fixed_window", "limit=2/h"],
+                       "passed passed limited"),
+        }
+        for name, (fields, _) in kinds.items():
+            self.fleet.set(name, *fields, "sharing=local")
+        nginx = self.start("weir_dry_run on;" + "".join(
+            f"location /{name} {{ weir {name} burst=3; empty_gif; }}"
+            for name in kinds))
+        for name, (_, verdicts) in kinds.items():
+            self.assertEqual(
+                [self.verdict(nginx, f"/{name}")[1].removesuffix("_dry_run")
+                 for _ in verdicts.split()], verdicts.split(), name)
+
     def test_a_later_refusal_gives_the_turn_back(self):
         self.fleet.set("one", *HOURLY)
         self.fleet.set("none", "limit=0")
