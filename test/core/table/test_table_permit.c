@@ -199,6 +199,29 @@ static void test_a_chain_is_entered_all_or_none(void **state)
     assert_int_equal(fill(rate), 3); /* stays charged */
 }
 
+static void test_a_chain_of_rates_is_charged_and_holds_nothing(void **state)
+{
+    (void)state;
+    struct weir_ref site = put_rate("site", NULL, 5);
+    struct weir_ref api = put_rate("api", "site", 3);
+    struct weir_permit_record a, b;
+    assert_true(enters(api, 2, &a));
+    assert_int_equal(a.links, 0);
+    assert_false(enters(api, 2, &b));
+    assert_int_equal(b.links, 0);
+    assert_int_equal(weir_table_refused(t, api.slot), 2);
+    weir_table_leave(t, &a);
+    assert_int_equal(fill(api), 2);
+    assert_int_equal(fill(site), 2);
+    /* The next one enters the parent, which counts units in flight now. */
+    put_gauge("site", NULL, 5);
+    assert_true(enters(api, 1, &a));
+    assert_int_equal(in_flight(site), 1);
+    weir_table_leave(t, &a);
+    assert_int_equal(in_flight(site), 0);
+    assert_int_equal(fill(api), 3);
+}
+
 static void test_a_reply_says_what_is_in_flight(void **state)
 {
     (void)state;
@@ -675,6 +698,7 @@ int main(void)
         STORY(test_zero_refuses_and_unlimited_counts),
         STORY(test_other_calls_hold_nothing),
         STORY(test_a_chain_is_entered_all_or_none),
+        STORY(test_a_chain_of_rates_is_charged_and_holds_nothing),
         STORY(test_a_reply_says_what_is_in_flight),
         STORY(test_a_quota_in_mode_shadow_holds_what_fits),
         STORY(test_edits_leave_in_flight_what_is),
