@@ -27,15 +27,20 @@ from pathlib import Path
 sys.path.insert(0, str(Path(os.environ["WEIR_SOURCE"]) / "test/live"))
 from live_fleet import Fleet  # noqa: E402
 
+# Tests of the directives, and others that use them.
 FILES = ["limit_req.t", "limit_req2.t", "limit_req_delay.t",
          "limit_req_dry_run.t", "limit_conn.t", "limit_conn_complex.t",
-         "limit_conn_dry_run.t", "h2_limit_req.t", "h2_limit_conn.t"]
+         "limit_conn_dry_run.t", "h2_limit_req.t", "h2_limit_conn.t",
+         "error_log.t", "h2_request_body_preread.t",
+         "http_keepalive_shutdown.t", "mirror_proxy.t",
+         "proxy_cache_lock_ssi.t", "proxy_cache_use_stale.t", "syslog.t"]
 
 ZONE = re.compile(r"limit_(req|conn)_zone\s+(\S+)\s+zone=(\w+):\S+?"
                   r"(?:\s+rate=(\d+)r/([sm]))?;")
 LIMIT = re.compile(r"limit_req\s+zone=(\w+)([^;]*);|limit_conn\s+(\w+) (\d+);")
 BLOCK = re.compile(r"location [^{]*\{[^}]*\}")
 STATUS = re.compile(r"\s*limit_(?:req|conn)_status\s+(\d+);")
+LISTEN = re.compile(r"listen +\S+:(\d+)(?=;)")
 # The words of assertions, and of directives with one counterpart.
 WORDS = [
     (r"\blimit_(?:req|conn)_(dry_run|log_level)", r"weir_\1"),
@@ -74,13 +79,15 @@ class Translation:
                       for kind, key, zone, rate, period in ZONE.findall(text)}
         self.quotas, self.maps = {}, {}
         text = BLOCK.sub(self.block, text)
+        text = LIMIT.sub(lambda limit: self.limit(limit, "503"), text)
         text = ZONE.sub("", text)
         for pattern, word in WORDS:
             text = re.sub(pattern, word, text)
-        # As before nginx 1.25.1.
+        # As before nginx 1.25.1, where such a port doesn't speak HTTP/1.
         if "http2 on;" in text:
-            text = text.replace("http2 on;", "")
-            text = re.sub(r"listen( +\S+:8080);", r"listen\1 http2;", text)
+            text = LISTEN.sub(lambda listen: listen[0] + (
+                "" if f"proxy_pass http://127.0.0.1:{listen[1]}" in text
+                else " http2"), text.replace("http2 on;", ""))
         text = re.sub(r"\$t->run\(\)", "ready($t->run())", text)
         text = text.replace("%%TEST_GLOBALS_HTTP%%", "\n".join(
             ["%%TEST_GLOBALS_HTTP%%", *self.maps.values()]))
