@@ -68,7 +68,7 @@ ngx_http_weir_reserve(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx,
 
     if (verdict == WEIR_LIMITED) {
 
-        /* it may wait again when this much less is to be waited for */
+        /* not until its turn, but until that is no further away than max */
 
         if (reply.wait != WEIR_NEVER && reply.wait > max) {
             reply.retry_after -= ngx_min(reply.retry_after, max);
