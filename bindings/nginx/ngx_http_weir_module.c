@@ -45,6 +45,10 @@ static char *ngx_http_weir_status(ngx_conf_t *cf, ngx_str_t *value,
     ngx_http_weir_limit_t *limit);
 static char *ngx_http_weir_weight(ngx_conf_t *cf, ngx_str_t *value,
     ngx_http_weir_limit_t *limit);
+static char *ngx_http_weir_charge(ngx_conf_t *cf, ngx_str_t *value,
+    ngx_http_weir_limit_t *limit);
+static char *ngx_http_weir_units(ngx_conf_t *cf, ngx_str_t *value,
+    ngx_http_complex_value_t **units, char *what);
 static char *ngx_http_weir_burst(ngx_conf_t *cf, ngx_str_t *value,
     ngx_http_weir_limit_t *limit);
 static char *ngx_http_weir_undelayed(ngx_conf_t *cf, ngx_str_t *value,
@@ -77,6 +81,7 @@ static struct {
 } ngx_http_weir_parameters[] = {
     { ngx_string("status="), ngx_http_weir_status },
     { ngx_string("weight="), ngx_http_weir_weight },
+    { ngx_string("charge="), ngx_http_weir_charge },
     { ngx_string("burst="), ngx_http_weir_burst },
     { ngx_string("delay="), ngx_http_weir_undelayed },
 };
@@ -538,10 +543,27 @@ static char *
 ngx_http_weir_weight(ngx_conf_t *cf, ngx_str_t *value,
     ngx_http_weir_limit_t *limit)
 {
+    return ngx_http_weir_units(cf, value, &limit->weight, "weight");
+}
+
+
+static char *
+ngx_http_weir_charge(ngx_conf_t *cf, ngx_str_t *value,
+    ngx_http_weir_limit_t *limit)
+{
+    return ngx_http_weir_units(cf, value, &limit->charge, "charge");
+}
+
+
+/* A number, or variables that make one. */
+static char *
+ngx_http_weir_units(ngx_conf_t *cf, ngx_str_t *value,
+    ngx_http_complex_value_t **units, char *what)
+{
     ngx_http_compile_complex_value_t   ccv;
 
-    limit->weight = ngx_palloc(cf->pool, sizeof(ngx_http_complex_value_t));
-    if (limit->weight == NULL) {
+    *units = ngx_palloc(cf->pool, sizeof(ngx_http_complex_value_t));
+    if (*units == NULL) {
         return NGX_CONF_ERROR;
     }
 
@@ -549,17 +571,17 @@ ngx_http_weir_weight(ngx_conf_t *cf, ngx_str_t *value,
 
     ccv.cf = cf;
     ccv.value = value;
-    ccv.complex_value = limit->weight;
+    ccv.complex_value = *units;
 
     if (ngx_http_compile_complex_value(&ccv) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
-    if (limit->weight->lengths == NULL
+    if ((*units)->lengths == NULL
         && ngx_atoof(value->data, value->len) == NGX_ERROR)
     {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid weight \"%V\"", value);
+                           "invalid %s \"%V\"", what, value);
         return NGX_CONF_ERROR;
     }
 
@@ -753,6 +775,13 @@ ngx_http_weir_init(ngx_conf_t *cf)
     }
 
     *h = ngx_http_weir_precontent_handler;
+
+    h = ngx_array_push(&cmcf->phases[NGX_HTTP_LOG_PHASE].handlers);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    *h = ngx_http_weir_log_handler;
 
     return NGX_OK;
 }

@@ -51,6 +51,7 @@ typedef struct {
 typedef struct {
     ngx_http_complex_value_t      name;
     ngx_http_complex_value_t     *weight;
+    ngx_http_complex_value_t     *charge;
     ngx_uint_t                    status;
     ngx_uint_t                    phase;
     ngx_uint_t                    peek;    /* unsigned  peek:1 */
@@ -118,6 +119,9 @@ ngx_int_t ngx_http_weir_reserve(ngx_http_request_t *r,
     ngx_http_weir_ctx_t *ctx, ngx_http_weir_ask_t *ask,
     struct weir_reply **why, weir_instant now);
 ngx_int_t ngx_http_weir_delay(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx);
+
+/* ngx_http_weir_charge.c: costs that are known afterwards */
+ngx_int_t ngx_http_weir_log_handler(ngx_http_request_t *r);
 
 /* ngx_http_weir_reply.c: what they are told of it */
 struct weir_reply *ngx_http_weir_explain(ngx_http_request_t *r,
