@@ -32,11 +32,11 @@
 #include "front/port_file.h"
 #include "io/clock.h"
 #include "io/daemon.h"
-#include "io/file_stamp.h"
 #include "io/origin.h"
 #include "protocol/http_take/http_take.h"
 #include "protocol/resp/resp_listener.h"
 #include "protocol/resp/throttle_counted.h"
+#include "protocol/rls/rls_files.h"
 #include "protocol/rls/rls_listener.h"
 
 #define HTTP_DEFAULT "127.0.0.1:7079"
@@ -84,9 +84,9 @@ static void log_address(const struct weir_log *log, const char *what,
 
 /* ---- Envoy's rate limit service ----
  *
- * The file of limits may be replaced as editors, `cp` and Kubernetes do it
- * (io/file_stamp.h), and is read in the second after. If it can't be read, the
- * previous limits stay in force, and that is logged once. */
+ * The file of limits, or one of a folder, may be replaced as editors, `cp` and
+ * Kubernetes do it (io/file_stamp.h), and is read in the second after. If it
+ * can't be read, the previous limits stay in force, and that is logged once. */
 
 struct rls {
     const struct rls_options *options; /* borrowed */
@@ -94,40 +94,36 @@ struct rls {
     struct weir_rls_service *service; /* owned, as all below; NULL: not open */
     struct weir_rlqs_service *quotas;
     struct weir_rls_rules *rules; /* NULL: no file */
-    struct weir_file_stamp stamp; /* of the file, when it was read last */
+    uint64_t stamp;               /* of the files, when they were read last */
     struct weir_rls_listener *listeners[ADDRESSES_MAX];
 };
 
-/* The file's bytes, malloc'ed; NULL: 'diag' says why. */
-static char *read_limits_file(const char *path, size_t *out_len,
-                              struct weir_diag *diag)
+/* Puts the file and the line before the sentence of an error. */
+static int name_limits_file(const char *path, int error,
+                            const struct weir_diag *why, struct weir_diag *diag)
 {
-    FILE *file = fopen(path, "re");
-    char *text = file ? malloc(WEIR_RLS_CONFIG_BYTES_MAX + 1) : NULL;
-    size_t len = text ? fread(text, 1, WEIR_RLS_CONFIG_BYTES_MAX + 1, file) : 0;
-    bool read = text && !ferror(file);
-    if (!read)
-        weir_diag_set(diag, WEIR_ESYSTEM, path, ": ", strerror(errno), NULL);
-    if (file)
-        fclose(file);
-    if (!read) {
-        free(text);
-        return NULL;
-    }
-    *out_len = len;
-    return text;
+    char at[32];
+    snprintf(at, sizeof at, why->column ? ":%u:%u: " : ":%u: ", why->line,
+             why->column);
+    return weir_diag_set(diag, error, path, why->line > 0 ? at : ": ",
+                         why->text, NULL);
 }
 
+/* On failure 'diag' names the file too. */
 static int load_limits(struct rls *rls, struct weir_diag *diag)
 {
     struct weir_rls_rules *rules;
-    size_t len;
-    char *text = read_limits_file(rls->options->config, &len, diag);
-    if (!text)
-        return WEIR_ESYSTEM;
-    int error =
-        weir_rls_rules_parse((struct weir_text){ text, len }, &rules, diag);
-    free(text);
+    struct weir_rls_files files;
+    struct weir_diag why = { 0 };
+    size_t broken = 0;
+    int error = weir_rls_files_read(rls->options->config, &files, diag);
+    if (error == 0) {
+        error = weir_rls_rules_parse(files.texts, files.count, &rules, &broken,
+                                     &why);
+        if (error < 0)
+            (void)name_limits_file(files.paths[broken], error, &why, diag);
+    }
+    weir_rls_files_free(&files);
     if (error < 0)
         return error;
     weir_rls_service_set_rules(rls->service, rules);
@@ -138,11 +134,10 @@ static int load_limits(struct rls *rls, struct weir_diag *diag)
 
 static bool is_limits_file_changed(struct rls *rls)
 {
-    const char *path = rls->options->config;
     /* A file that was removed has changed. */
-    bool changed = weir_file_stamp_differs(path, &rls->stamp);
-    if (changed)
-        rls->stamp = weir_file_stamp_at(path);
+    uint64_t stamp = weir_rls_files_stamp(rls->options->config);
+    bool changed = stamp != rls->stamp;
+    rls->stamp = stamp;
     return changed;
 }
 
@@ -165,8 +160,7 @@ static void rls_look(struct rls *rls, bool all)
         log_loaded_limits(rls);
     else
         weir_log(rls->log, WEIR_LOG_ERROR,
-                 "%s:%u: %s: the previous limits stay in force",
-                 rls->options->config, diag.line, diag.text);
+                 "%s: the previous limits stay in force", diag.text);
 }
 
 static void rls_recheck(struct rls *rls)
@@ -199,18 +193,12 @@ static int read_headers(const char *text, enum weir_rls_headers *out,
 
 static int read_config(struct rls *rls, struct weir_diag *diag)
 {
-    struct weir_diag why = { 0 };
     if (!rls->options->config)
         return 0;
     (void)is_limits_file_changed(rls);
-    int error = load_limits(rls, &why);
-    if (error < 0) {
-        char at[32];
-        snprintf(at, sizeof at, ":%u:%u: ", why.line, why.column);
-        return why.line > 0 ? weir_diag_set(diag, error, rls->options->config,
-                                            at, why.text, NULL)
-                            : weir_diag_put(diag, error, why.text);
-    }
+    int error = load_limits(rls, diag);
+    if (error < 0)
+        return error;
     log_loaded_limits(rls);
     return 0;
 }

@@ -13,6 +13,7 @@
 #include "codec/rls_rules.h"
 #include "codec/yaml.h"
 #include "lab/memory.h"
+#include "protocol/rls/rls_files.h"
 #include "server/admin/quota_export.h"
 
 static const char tree_help[] =
@@ -40,11 +41,16 @@ static const char import_help[] =
     "        limit: 50/s\n"
     "\n"
     "  --replace            remove quotas that the file doesn't name\n"
-    "  --from envoy         FILE is a configuration of envoyproxy/ratelimit:\n"
-    "                       see weir-envoy(7)\n"
+    "  --from envoy         FILE is a configuration of envoyproxy/ratelimit,\n"
+    "                       or a folder of such files: see weir-envoy(7)\n"
     "  --exact STORE        with --from: count as there, in windows of the\n"
     "                       clock, in redis://…, memcached://… or the root\n"
     "                       [buckets that all processes fill together]\n"
+    "  --deadline TIME      with --exact: for an answer of the store   [20ms]\n"
+    "  --on-stale RULE      with --exact: pass, limit, share or hold, without\n"
+    "                       its answer                                [pass]\n"
+    "  --dry-run            write the quotas to standard output as a file of\n"
+    "                       Weir's own, and change nothing; no root is asked\n"
     "  --overflow VALUES    with --from: values of a descriptor for which a\n"
     "                       limiter has no room share the limit of so many;\n"
     "                       0: they go by its --on-full              [1000]\n"
@@ -618,18 +624,21 @@ static int read_own(struct weir_text text, json_t **out, struct weir_diag *diag)
     return 0;
 }
 
-static int read_envoy(struct weir_text text,
-                      const struct weir_rls_quotas_options *options,
-                      json_t **out, struct weir_diag *diag)
+/* '*out_file' is the index of the file that an error is in. */
+static int convert_envoy(const struct weir_rls_files *files,
+                         const struct weir_rls_quotas_options *options,
+                         json_t **out, size_t *out_file, struct weir_diag *diag)
 {
     struct weir_rls_rules *rules;
     struct weir_rls_quotas *made;
     const struct weir_quota *quotas;
     size_t count;
-    int error = weir_rls_rules_parse(text, &rules, diag);
+    int error = weir_rls_rules_parse(files->texts, files->count, &rules,
+                                     out_file, diag);
     if (error < 0)
         return error;
-    error = weir_rls_quotas_new(rules, options, &made, &quotas, &count, diag);
+    error = weir_rls_quotas_new(rules, options, &made, &quotas, &count,
+                                out_file, diag);
     if (error == 0) {
         *out = import_object(quotas, count);
         weir_rls_quotas_free(made);
@@ -638,10 +647,30 @@ static int read_envoy(struct weir_text text,
     return error;
 }
 
+/* A file or a folder of envoyproxy/ratelimit; "-" is standard input. */
+static json_t *read_envoy(const char *path,
+                          const struct weir_rls_quotas_options *options)
+{
+    struct weir_rls_files files;
+    struct weir_diag diag = { 0 };
+    json_t *body = NULL;
+    size_t file = 0;
+    const char *from = strcmp(path, "-") == 0 ? "/dev/stdin" : path;
+    if (weir_rls_files_read(from, &files, &diag) < 0)
+        weir_cli_fail("%s", diag.text);
+    else if (convert_envoy(&files, options, &body, &file, &diag) < 0)
+        show_place(from == path ? files.paths[file] : path, files.texts[file].p,
+                   files.texts[file].len, &diag);
+    weir_rls_files_free(&files);
+    return body;
+}
+
 json_t *weir_cli_quota_file(const char *path,
                             const struct weir_rls_quotas_options *envoy)
 {
     size_t len;
+    if (envoy)
+        return read_envoy(path, envoy);
     char *text = read_yaml_file(path, &len);
     if (!text) {
         weir_cli_fail("%s: %s", path, strerror(errno));
@@ -649,45 +678,139 @@ json_t *weir_cli_quota_file(const char *path,
     }
     struct weir_diag diag = { 0 };
     json_t *body = NULL;
-    const struct weir_text whole = { text, len };
-    int error = envoy ? read_envoy(whole, envoy, &body, &diag)
-                      : read_own(whole, &body, &diag);
-    if (error < 0)
+    if (read_own((struct weir_text){ text, len }, &body, &diag) < 0)
         show_place(path, text, len, &diag);
     free(text);
     return body;
 }
 
-static int read_envoy_options(const char *exact, const char *overflow,
+/* ---- The command ---- */
+
+struct import_options {
+    bool replace, shadow, dry_run;
+    const char *from, *exact, *overflow, *deadline, *on_stale;
+};
+
+/* Reads the two fields of an exact quota as a quota has them. */
+static int read_exact_options(const struct import_options *options,
+                              struct weir_rls_quotas_options *out,
+                              struct weir_diag *diag)
+{
+    struct weir_quota quota;
+    int error = 0;
+    weir_quota_init(&quota);
+    if (options->deadline) {
+        error = weir_quota_set(&quota, WEIR_TEXT("deadline"),
+                               weir_text_of(options->deadline), diag);
+        out->deadline = quota.deadline;
+    }
+    if (options->on_stale && error == 0) {
+        error = weir_quota_set(&quota, WEIR_TEXT("on_stale"),
+                               weir_text_of(options->on_stale), diag);
+        out->on_stale = quota.on_stale;
+    }
+    return error;
+}
+
+/* 0, or an exit status: the options of --from envoy are wrong. */
+static int read_envoy_options(const struct import_options *options,
                               struct weir_rls_quotas_options *out)
 {
+    struct weir_diag diag = { 0 };
     uint64_t values = WEIR_RLS_OVERFLOW_DEFAULT;
-    if (overflow &&
-        (weir_units_parse(weir_text_of(overflow), &values, NULL) < 0 ||
+    if (strcmp(options->from, "envoy") != 0)
+        return weir_cli_fail(
+            "--from %s isn't known; there is --from envoy, the "
+            "configuration of envoyproxy/ratelimit",
+            options->from);
+    if (options->overflow &&
+        (weir_units_parse(weir_text_of(options->overflow), &values, NULL) < 0 ||
          values > 1000000000))
-        return WEIR_EINVAL;
+        return weir_cli_fail("--overflow: a number of values from 0 to 1G");
+    if (!options->exact && (options->deadline || options->on_stale))
+        return weir_cli_fail("--deadline and --on-stale go with --exact: "
+                             "without it no store is asked");
     *out = (struct weir_rls_quotas_options){
-        .exact = weir_text_of(exact),
+        .exact = weir_text_of(options->exact),
         .overflow = (uint32_t)values,
     };
+    if (read_exact_options(options, out, &diag) < 0)
+        return weir_cli_fail("%s", diag.text);
     return 0;
+}
+
+static int check_own_options(const struct import_options *options)
+{
+    if (options->exact || options->deadline || options->on_stale)
+        return weir_cli_fail(
+            "--exact, --deadline and --on-stale say how --from "
+            "envoy is to count; a file of Weir's own says it "
+            "itself");
+    if (options->overflow)
+        return weir_cli_fail("--overflow goes with --from envoy; a file of "
+                             "Weir's own names each overflow quota itself");
+    return 0;
+}
+
+/* Drops 'body'. */
+static int print_import(json_t *body, bool json)
+{
+    struct forest forest;
+    int status;
+    if (json) {
+        weir_cli_print_json(body);
+        return WEIR_EXIT_OK;
+    }
+    json_t *list = json_incref(json_object_get(body, "quotas"));
+    json_decref(body);
+    status = make_forest(list, &forest);
+    if (status == 0) {
+        status = print_yaml(&forest);
+        free(forest.entries);
+    }
+    json_decref(list);
+    return status;
+}
+
+static int run_import(const struct weir_cli *cli,
+                      const struct import_options *options, const char *file)
+{
+    struct weir_rls_quotas_options envoy = { .overflow = 0 };
+    int status = options->from ? read_envoy_options(options, &envoy)
+                               : check_own_options(options);
+    if (status != 0)
+        return status;
+    json_t *body = weir_cli_quota_file(file, options->from ? &envoy : NULL);
+    if (!body)
+        return WEIR_EXIT_ERROR;
+    if (options->dry_run)
+        return print_import(body, cli->json);
+    status = options->shadow
+                 ? send_shadow(cli, file, body)
+                 : send_import(cli, file, body,
+                               options->replace ? "/v1/quotas:import?replace=1"
+                                                : "/v1/quotas:import");
+    json_decref(body);
+    if (status == WEIR_EXIT_OK && !cli->json && envoy.overflow > 0)
+        printf("values for which a limiter has no room share the limit of %u "
+               "values (--overflow)\n",
+               envoy.overflow);
+    return status;
 }
 
 int weir_cli_quota_import(int argc, char **argv)
 {
     struct weir_cli cli;
-    bool replace = false;
-    bool shadow = false;
-    const char *from = NULL;
-    const char *exact = NULL;
-    const char *overflow = NULL;
-    struct weir_rls_quotas_options envoy;
+    struct import_options import = { .from = NULL };
     const struct weir_cli_option options[] = {
-        { .name = "replace", .flag = &replace },
-        { .name = "shadow", .flag = &shadow },
-        { .name = "from", .value = &from },
-        { .name = "exact", .value = &exact },
-        { .name = "overflow", .value = &overflow },
+        { .name = "replace", .flag = &import.replace },
+        { .name = "shadow", .flag = &import.shadow },
+        { .name = "dry-run", .flag = &import.dry_run },
+        { .name = "from", .value = &import.from },
+        { .name = "exact", .value = &import.exact },
+        { .name = "deadline", .value = &import.deadline },
+        { .name = "on-stale", .value = &import.on_stale },
+        { .name = "overflow", .value = &import.overflow },
     };
     int at = weir_cli_parse(&cli, import_help, options, WEIR_COUNT_OF(options),
                             argc, argv);
@@ -696,30 +819,5 @@ int weir_cli_quota_import(int argc, char **argv)
     if (argc - at != 1)
         return weir_cli_fail("one FILE, please, or - for standard input; see "
                              "`weir quota import --help`");
-    if (exact && !from)
-        return weir_cli_fail("--exact says how --from envoy is to count; a "
-                             "file of Weir's own says it itself");
-    if (overflow && !from)
-        return weir_cli_fail("--overflow goes with --from envoy; a file of "
-                             "Weir's own names each overflow quota itself");
-    if (from && strcmp(from, "envoy") != 0)
-        return weir_cli_fail(
-            "--from %s isn't known; there is --from envoy, the "
-            "configuration of envoyproxy/ratelimit",
-            from);
-    if (read_envoy_options(exact, overflow, &envoy) < 0)
-        return weir_cli_fail("--overflow: a number of values from 0 to 1G");
-    json_t *body = weir_cli_quota_file(argv[at], from ? &envoy : NULL);
-    if (!body)
-        return WEIR_EXIT_ERROR;
-    int status = shadow ? send_shadow(&cli, argv[at], body)
-                        : send_import(&cli, argv[at], body,
-                                      replace ? "/v1/quotas:import?replace=1"
-                                              : "/v1/quotas:import");
-    json_decref(body);
-    if (status == WEIR_EXIT_OK && from && !cli.json && envoy.overflow > 0)
-        printf("values for which a limiter has no room share the limit of %u "
-               "values (--overflow)\n",
-               envoy.overflow);
-    return status;
+    return run_import(&cli, &import, argv[at]);
 }

@@ -12,7 +12,12 @@
 
 #include "codec/rls_name.h"
 
+#include "core/quota/long_name.h"
 #include "core/quota/quota_text.h"
+
+/* '~' and 96 bits of a hash: fewer than a long name's, so that no name has
+ * that form by its keys. */
+#define CUT_HASH_LEN (1 + 24)
 
 static void put_name_bytes(struct weir_rls_name *name, const char *p,
                            size_t len)
@@ -104,6 +109,54 @@ static void put_escaped(struct weir_rls_name *name, struct weir_text text,
     }
 }
 
+/* ---- Long keys ---- */
+
+/* The bytes that the text takes when it is escaped; the count ends above
+ * WEIR_RLS_WORD_MAX. */
+static size_t escaped_len(struct weir_text text, const struct special *special)
+{
+    size_t len = 0;
+    while (text.len > 0 && len <= WEIR_RLS_WORD_MAX) {
+        char out[12];
+        size_t part;
+        size_t used = escape_name_part(text, special, out, &part);
+        len += part;
+        text = weir_text_drop(text, used);
+    }
+    return len;
+}
+
+static bool is_long_word(struct weir_text word, const struct special *special)
+{
+    return word.len > WEIR_RLS_WORD_MAX ||
+           (word.len > WEIR_RLS_WORD_MAX / 3 &&
+            escaped_len(word, special) > WEIR_RLS_WORD_MAX);
+}
+
+/* A key or a domain. */
+static void put_word(struct weir_rls_name *name, struct weir_text word,
+                     const struct special *special)
+{
+    if (!is_long_word(word, special)) {
+        put_escaped(name, word, special);
+        return;
+    }
+    struct weir_name_hash hash;
+    size_t room = WEIR_RLS_WORD_MAX - CUT_HASH_LEN;
+    weir_long_name_hash(word, &hash);
+    for (struct weir_text rest = word;;) {
+        char out[12];
+        size_t len;
+        size_t used = escape_name_part(rest, special, out, &len);
+        if (len > room)
+            break;
+        put_name_bytes(name, out, len);
+        room -= len;
+        rest = weir_text_drop(rest, used);
+    }
+    put_name_bytes(name, hash.text, CUT_HASH_LEN);
+}
+
 /* ---- Names ---- */
 
 void weir_rls_name_begin(struct weir_rls_name *name, char *buf, size_t size,
@@ -111,16 +164,19 @@ void weir_rls_name_begin(struct weir_rls_name *name, char *buf, size_t size,
 {
     *name = (struct weir_rls_name){ .buf = buf, .size = size };
     put_name_bytes(name, WEIR_RLS_PREFIX, sizeof WEIR_RLS_PREFIX - 1);
-    put_escaped(name, domain, &in_value);
+    put_word(name, domain, &in_value);
 }
 
 void weir_rls_name_add(struct weir_rls_name *name, struct weir_text key,
                        struct weir_text value, bool glob)
 {
     put_name_bytes(name, "/", 1);
-    put_escaped(name, key, &in_key);
+    put_word(name, key, &in_key);
     put_name_bytes(name, "=", 1);
-    put_escaped(name, value, glob ? &in_glob : &in_value);
+    if (is_long_word(key, &in_key) && weir_text_equal(key, value))
+        put_name_bytes(name, "~", 1);
+    else
+        put_escaped(name, value, glob ? &in_glob : &in_value);
 }
 
 void weir_rls_name_overflow(struct weir_rls_name *name)

@@ -12,8 +12,14 @@
  *
  *     envoy/shop/path=*
  *
- * Values of any length are whole here: a name over WEIR_NAME_MAX bytes is a
- * long name (core/quota/long_name.h).
+ * A key or domain of more than WEIR_RLS_WORD_MAX bytes is cut and ends in '~'
+ * and a hash; a value that equals such a key is '~'. Envoy Gateway makes a
+ * route's name, which may have hundreds of bytes, both key and value, and a
+ * template's name has to leave room for its values. (A pattern other than '*'
+ * therefore doesn't match such a value.)
+ *
+ * Other values of any length are whole here: a name over WEIR_NAME_MAX bytes is
+ * a long name (core/quota/long_name.h).
  *
  * A name that ends in WEIR_RLS_OVERFLOW is no descriptor's: '~' is escaped, and
  * 'v' is no digit of a hash. */
@@ -26,6 +32,7 @@
 
 #define WEIR_RLS_PREFIX "envoy/"
 #define WEIR_RLS_OVERFLOW "~overflow"
+#define WEIR_RLS_WORD_MAX 64u /* bytes of a key or a domain in a name */
 
 /* A name that is being written, from left to right. */
 struct weir_rls_name {

@@ -133,12 +133,17 @@ static void set_limit(const struct weir_rls_rule *rule,
                            ? (struct weir_text){ NULL, 0 }
                            : options->exact;
         quota->count_limited = true;
+        if (options->deadline > 0)
+            quota->deadline = options->deadline;
+        if (options->on_stale != 0)
+            quota->on_stale = options->on_stale;
         return;
     }
     quota->algorithm = WEIR_TOKEN_BUCKET;
+    /* As a time, so that it follows an edit of the limit. */
     if (rule->requests_per_unit > 0)
         quota->high_burst =
-            (struct weir_burst){ .amount = rule->requests_per_unit };
+            (struct weir_burst){ .amount = quota->limit.per, .in_time = true };
 }
 
 /* A long name is stored as one of a client would be. A template has to be
@@ -185,7 +190,8 @@ static int make_quota(const struct weir_rls_rule *rule,
     return weir_quota_check(quota, diag);
 }
 
-/* Up to the highest limit and burst that a quota may have. */
+/* Up to the highest limit and burst that a quota may have; the burst, a time,
+ * follows. */
 static void raise_limit(struct weir_quota *quota, uint32_t factor)
 {
     weir_u128 most = (weir_u128)WEIR_LIMIT_MAX * quota->limit.per / WEIR_SECOND;
@@ -193,8 +199,6 @@ static void raise_limit(struct weir_quota *quota, uint32_t factor)
     if (most > WEIR_BURST_MAX)
         most = WEIR_BURST_MAX;
     quota->limit.units = (uint64_t)(units < most ? units : most);
-    if (!quota->high_burst.unset)
-        quota->high_burst.amount = quota->limit.units;
 }
 
 /* Makes the overflow quota of a template, if it is to have one. */
@@ -232,7 +236,7 @@ static int compare_name_texts(const void *a, const void *b)
 /* Two limits have one name. */
 static int check_made_names(const struct weir_rls_rule *rules,
                             const struct weir_rls_quotas *made,
-                            struct weir_diag *diag)
+                            size_t *out_file, struct weir_diag *diag)
 {
     const struct weir_quota **sorted =
         malloc((made->count + 1) * sizeof *sorted);
@@ -245,8 +249,10 @@ static int check_made_names(const struct weir_rls_rule *rules,
     for (size_t i = 1; i < made->count && error == 0; i++) {
         if (!weir_text_equal(sorted[i - 1]->name, sorted[i]->name))
             continue;
+        const struct weir_rls_rule *rule = &rules[sorted[i] - made->quotas];
+        *out_file = rule->file;
         if (diag)
-            diag->line = rules[sorted[i] - made->quotas].line;
+            diag->line = rule->line;
         error = weir_diag_put(
             diag, WEIR_EEXIST,
             "another descriptor has the same quota: a value of '*' is as good "
@@ -277,9 +283,10 @@ int weir_rls_quotas_new(const struct weir_rls_rules *from,
                         const struct weir_rls_quotas_options *options,
                         struct weir_rls_quotas **out,
                         const struct weir_quota **quotas, size_t *count,
-                        struct weir_diag *diag)
+                        size_t *out_file, struct weir_diag *diag)
 {
     size_t n;
+    *out_file = 0;
     const struct weir_rls_rule *rules = weir_rls_rules_all(from, &n);
     struct weir_rls_quotas *made = calloc(1, sizeof *made);
     int error = 0;
@@ -295,14 +302,17 @@ int weir_rls_quotas_new(const struct weir_rls_rules *from,
             make_quota(&rules[i], options, scratch,
                        made->names + i * WEIR_NAME_MAX, &made->quotas[i], diag);
         made->count++;
+        *out_file = rules[i].file;
         if (error < 0 && diag)
             diag->line = rules[i].line;
     }
     free(scratch);
     if (error == 0)
-        error = check_made_names(rules, made, diag);
-    for (size_t i = 0; i < n && error == 0; i++)
+        error = check_made_names(rules, made, out_file, diag);
+    for (size_t i = 0; i < n && error == 0; i++) {
+        *out_file = rules[i].file;
         error = add_overflow(&rules[i], options, i, made, diag);
+    }
     if (error < 0) {
         weir_rls_quotas_free(made);
         return error;

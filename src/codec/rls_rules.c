@@ -46,7 +46,7 @@ struct node {
     struct weir_text key;
     struct weir_text value; /* for VALUE and PATTERN */
     enum node_kind kind;
-    uint32_t line;
+    uint32_t file, line;
     uint32_t place;        /* position in its list */
     uint32_t first, count; /* its children */
     uint32_t rule;         /* index of its limit, or NO_RULE */
@@ -58,8 +58,11 @@ struct domain {
 };
 
 struct weir_rls_rules {
-    struct weir_yaml_nodes yaml; /* owns the bytes of all texts */
-    struct domain *domains;      /* owned; sorted by name */
+    struct weir_diag *diag;        /* of the reading; may be NULL */
+    uint32_t file;                 /* the one being read, for 'diag' */
+    struct weir_yaml_nodes *files; /* owned; own the bytes of all texts */
+    size_t file_count;
+    struct domain *domains; /* owned; sorted by name */
     size_t domain_count;
     struct node *nodes; /* owned */
     uint32_t node_count, node_capacity;
@@ -192,18 +195,35 @@ struct written {
     struct weir_text replaces[WEIR_RLS_REPLACES_MAX];
 };
 
-static int load_file(struct weir_text text, struct weir_yaml_nodes *yaml)
+#define MANY_DOCUMENTS "more than 1024 documents"
+
+static int load_files(const struct weir_text *texts, size_t count,
+                      struct weir_rls_rules *rules)
 {
     static const struct weir_yaml_bounds bounds = {
         .nesting = NESTING_MAX,
         .documents = WEIR_RLS_DOMAINS_MAX,
         .error = WEIR_ETOOBIG,
-        .why = "more than 1024 documents",
+        .why = MANY_DOCUMENTS,
     };
-    if (text.len > WEIR_RLS_CONFIG_BYTES_MAX)
-        return weir_diag_put(yaml->diag, WEIR_ETOOBIG,
-                             "the file is over 16 MiB");
-    return weir_yaml_nodes_load(text, &bounds, yaml);
+    size_t bytes = 0;
+    int error = 0;
+    rules->files = calloc(count, sizeof *rules->files);
+    if (!rules->files)
+        return weir_yaml_refuse_memory(rules->diag);
+    for (size_t i = 0; i < count && error == 0; i++) {
+        struct weir_yaml_nodes *yaml = &rules->files[rules->file_count++];
+        rules->file = (uint32_t)i;
+        bytes += texts[i].len;
+        if (texts[i].len > WEIR_RLS_CONFIG_BYTES_MAX ||
+            bytes > WEIR_RLS_CONFIG_BYTES_MAX)
+            return weir_diag_put(rules->diag, WEIR_ETOOBIG,
+                                 "the file is over 16 MiB, or all of them are");
+        yaml->diag = rules->diag;
+        error = weir_yaml_nodes_load(texts[i], &bounds, yaml);
+        yaml->diag = NULL;
+    }
+    return error;
 }
 
 static int refuse_yaml_key(const struct weir_yaml_reading *reading,
@@ -231,17 +251,58 @@ static int read_yaml_flag(const struct weir_yaml_reading *reading,
     return 0;
 }
 
+static int digit_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    char low = (char)(c | 0x20);
+    return low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
+}
+
+/* The base that an integer's prefix names, which is dropped: as in YAML 1.1,
+ * and 0o as in YAML 1.2. */
+static int take_base(struct weir_text *text)
+{
+    char mark = text->len > 1 && text->p[0] == '0' ? text->p[1] : '\0';
+    int base = mark == 'x' ? 16 : mark == 'b' ? 2 : mark == 'o' ? 8 : 0;
+    if (base > 0)
+        *text = weir_text_drop(*text, 2);
+    return base > 0 ? base : mark != '\0' ? 8 : 10;
+}
+
+/* An integer of YAML 1.1, as the original's library reads it: 0100 is 64, and
+ * 1_000 is 1000. */
+static bool parse_yaml_units(struct weir_text text, uint32_t *out)
+{
+    uint64_t number = 0;
+    bool any = false;
+    if (text.len > 0 && text.p[0] == '+')
+        text = weir_text_drop(text, 1);
+    int base = take_base(&text);
+    for (size_t i = 0; i < text.len; i++) {
+        int digit = digit_value(text.p[i]);
+        if (text.p[i] == '_')
+            continue;
+        if (digit < 0 || digit >= base)
+            return false;
+        any = true;
+        number = number * (unsigned)base + (unsigned)digit;
+        if (number > UINT32_MAX)
+            return false;
+    }
+    *out = (uint32_t)number;
+    return any;
+}
+
 static int read_units(const struct weir_yaml_reading *reading,
                       const yaml_node_t *node, const char *name, void *to)
 {
     struct written *written = to;
-    uint64_t number;
     if (!weir_yaml_is_plain(node) ||
-        !weir_number_parse(weir_yaml_scalar(node), &number) ||
-        number > UINT32_MAX)
+        !parse_yaml_units(weir_yaml_scalar(node), &written->requests_per_unit))
         return weir_yaml_refuse_type(reading, node, name,
-                                     "a whole number up to 4294967295");
-    written->requests_per_unit = (uint32_t)number;
+                                     "a whole number up to 4294967295 (with "
+                                     "a leading 0, it is octal)");
     written->units_given = true;
     return 0;
 }
@@ -331,6 +392,8 @@ static int read_top(yaml_document_t *document, struct top *out,
                     struct weir_diag *diag)
 {
     static const struct weir_yaml_key keys[] = {
+        /* Of the resource that Envoy Gateway made the file from. */
+        { "name", ignore_value, 0 },
         { "domain", weir_yaml_read_text, offsetof(struct top, domain) },
         { "descriptors", read_yaml_list, offsetof(struct top, descriptors) },
     };
@@ -444,7 +507,7 @@ static int copy_texts(struct build *build, const struct written *from,
     if (!patterns || !replaces) {
         free(patterns);
         free(replaces);
-        return weir_yaml_refuse_memory(build->rules->yaml.diag);
+        return weir_yaml_refuse_memory(build->rules->diag);
     }
     memcpy(patterns, build->path, depth * sizeof *patterns);
     memcpy(replaces, from->replaces, from->replace_count * sizeof *replaces);
@@ -460,7 +523,7 @@ static int add_written_rule(struct build *build, const yaml_node_t *node,
 {
     struct weir_rls_rules *rules = build->rules;
     enum weir_rls_unit unit;
-    int error = read_rate_unit(rules->yaml.diag, node, written, &unit);
+    int error = read_rate_unit(rules->diag, node, written, &unit);
     if (error < 0)
         return error;
     if (rules->rule_count == rules->rule_capacity) {
@@ -468,11 +531,12 @@ static int add_written_rule(struct build *build, const yaml_node_t *node,
         struct weir_rls_rule *grown =
             realloc(rules->rules, capacity * sizeof *grown);
         if (!grown)
-            return weir_yaml_refuse_memory(rules->yaml.diag);
+            return weir_yaml_refuse_memory(rules->diag);
         rules->rules = grown;
         rules->rule_capacity = capacity;
     }
     struct weir_rls_rule rule = {
+        .file = to->file,
         .line = to->line,
         .requests_per_unit = written->requests_per_unit,
         .unit = unit,
@@ -498,14 +562,14 @@ static int add_nodes(struct weir_rls_rules *rules, const yaml_node_t *where,
                      size_t count, uint32_t *out_first)
 {
     if (count > WEIR_RLS_RULES_MAX - rules->node_count)
-        return weir_yaml_refuse(rules->yaml.diag, where, WEIR_ETOOBIG,
+        return weir_yaml_refuse(rules->diag, where, WEIR_ETOOBIG,
                                 "more than 100000 descriptors", "", "");
     uint32_t need = rules->node_count + (uint32_t)count;
     if (need > rules->node_capacity) {
         uint32_t capacity = need + need / 2 + 64;
         struct node *grown = realloc(rules->nodes, capacity * sizeof *grown);
         if (!grown)
-            return weir_yaml_refuse_memory(rules->yaml.diag);
+            return weir_yaml_refuse_memory(rules->diag);
         rules->nodes = grown;
         rules->node_capacity = capacity;
     }
@@ -523,7 +587,7 @@ static int read_rule_nodes(struct build *build, const yaml_node_t *list,
 static int read_rule_node(struct build *build, const yaml_node_t *yaml_node,
                           uint32_t depth, uint32_t at)
 {
-    struct weir_diag *diag = build->rules->yaml.diag;
+    struct weir_diag *diag = build->rules->diag;
     struct written written;
     int error = read_written(build->document, yaml_node, &written, diag);
     if (error == 0)
@@ -536,6 +600,7 @@ static int read_rule_node(struct build *build, const yaml_node_t *yaml_node,
         .kind = written.value.len == 0    ? ANY
                 : has_star(written.value) ? PATTERN
                                           : VALUE,
+        .file = build->rules->file,
         .line = (uint32_t)yaml_node->start_mark.line + 1,
         .place = at,
         .rule = NO_RULE,
@@ -570,7 +635,8 @@ static int compare_nodes(const void *a, const void *b)
 static int refuse_node_twice(struct build *build, const struct node *node)
 {
     char shown[WEIR_SHOW_MAX];
-    struct weir_diag *diag = build->rules->yaml.diag;
+    struct weir_diag *diag = build->rules->diag;
+    build->rules->file = node->file;
     if (diag)
         diag->line = node->line;
     weir_text_show(node->value.len ? node->value : node->key, shown);
@@ -588,7 +654,7 @@ static int check_patterns(struct build *build, const struct node *nodes,
                           uint32_t count)
 {
     if (count > WEIR_RLS_PATTERNS_MAX)
-        return weir_diag_put(build->rules->yaml.diag, WEIR_ETOOBIG,
+        return weir_diag_put(build->rules->diag, WEIR_ETOOBIG,
                              "more than 1024 values with a '*' in one list");
     for (uint32_t i = 1; i < count; i++)
         for (uint32_t k = 0; k < i; k++)
@@ -608,6 +674,25 @@ static int check_twice(struct build *build, const struct node *nodes,
     return check_patterns(build, nodes + patterns, any - patterns);
 }
 
+/* Reads the items of a list into the nodes from 'first' on. */
+static int read_items(struct build *build, const yaml_node_t *list,
+                      uint32_t depth, uint32_t first)
+{
+    size_t count = weir_yaml_items(list);
+    int error = 0;
+    for (size_t i = 0; i < count && error == 0; i++)
+        error = read_rule_node(build, weir_yaml_item(build->document, list, i),
+                               depth, first + (uint32_t)i);
+    return error;
+}
+
+static int order_list(struct build *build, uint32_t first, uint32_t count)
+{
+    struct node *nodes = build->rules->nodes + first;
+    qsort(nodes, count, sizeof *nodes, compare_nodes);
+    return check_twice(build, nodes, count);
+}
+
 static int read_rule_nodes(struct build *build, const yaml_node_t *list,
                            uint32_t depth, uint32_t *out_first,
                            uint32_t *out_count)
@@ -615,67 +700,130 @@ static int read_rule_nodes(struct build *build, const yaml_node_t *list,
     struct weir_rls_rules *rules = build->rules;
     size_t count = weir_yaml_items(list);
     if (depth >= WEIR_RLS_DEPTH_MAX)
-        return weir_yaml_refuse(rules->yaml.diag, list, WEIR_ETOOBIG,
+        return weir_yaml_refuse(rules->diag, list, WEIR_ETOOBIG,
                                 "descriptors are nested more than 16 deep", "",
                                 "");
-    /* The outermost list may be empty: then there is no array of nodes. */
+    /* A list may be empty: then there is no array of nodes. */
     if (count == 0)
         return 0;
-    uint32_t first = 0;
-    int error = add_nodes(rules, list, count, &first);
-    for (size_t i = 0; i < count && error == 0; i++)
-        error = read_rule_node(build, weir_yaml_item(build->document, list, i),
-                               depth, first + (uint32_t)i);
+    int error = add_nodes(rules, list, count, out_first);
+    if (error == 0)
+        error = read_items(build, list, depth, *out_first);
     if (error < 0)
         return error;
-    qsort(rules->nodes + first, count, sizeof *rules->nodes, compare_nodes);
-    *out_first = first;
     *out_count = (uint32_t)count;
-    return check_twice(build, rules->nodes + first, (uint32_t)count);
+    return order_list(build, *out_first, *out_count);
 }
 
-static int read_domain_file(struct weir_rls_rules *rules,
-                            yaml_document_t *document, struct domain *out)
+/* ---- Domains ----
+ *
+ * Several documents may have one domain: its outermost list is then all of
+ * theirs, in the order of the files. */
+
+struct part {
+    struct top top;
+    yaml_document_t *document;
+    uint32_t file;
+    size_t place; /* among all documents */
+};
+
+static int compare_parts(const void *a, const void *b)
 {
-    struct top file;
-    const yaml_node_t *root = yaml_document_get_root_node(document);
-    int error = read_top(document, &file, rules->yaml.diag);
+    const struct part *one = a;
+    const struct part *other = b;
+    int order = weir_text_compare(one->top.domain, other->top.domain);
+    return order ? order
+                 : (one->place > other->place) - (one->place < other->place);
+}
+
+static int read_tops(struct weir_rls_rules *rules, struct part *parts)
+{
+    size_t place = 0;
+    for (size_t file = 0; file < rules->file_count; file++) {
+        const struct weir_yaml_nodes *yaml = &rules->files[file];
+        rules->file = (uint32_t)file;
+        for (size_t i = 0; i < yaml->count; i++, place++) {
+            struct part *part = &parts[place];
+            part->document = &yaml->documents[i];
+            part->file = (uint32_t)file;
+            part->place = place;
+            int error = read_top(part->document, &part->top, rules->diag);
+            if (error < 0)
+                return error;
+            if (part->top.domain.len == 0)
+                return weir_yaml_refuse(
+                    rules->diag, yaml_document_get_root_node(part->document),
+                    WEIR_EINVAL, "config file cannot have empty domain", "",
+                    "");
+        }
+    }
+    return 0;
+}
+
+/* Reads one domain's parts. */
+static int read_domain(struct weir_rls_rules *rules, const struct part *parts,
+                       size_t count, struct domain *out)
+{
+    struct build build = { .rules = rules, .domain = parts->top.domain };
+    size_t total = 0;
+    out->name = parts->top.domain;
+    for (size_t i = 0; i < count; i++)
+        if (parts[i].top.descriptors)
+            total += weir_yaml_items(parts[i].top.descriptors);
+    if (total == 0)
+        return 0;
+    rules->file = parts->file;
+    int error = add_nodes(rules, NULL, total, &out->first);
+    uint32_t at = out->first;
+    for (size_t i = 0; i < count && error == 0; i++) {
+        const yaml_node_t *list = parts[i].top.descriptors;
+        if (!list)
+            continue;
+        build.document = parts[i].document;
+        rules->file = parts[i].file;
+        error = read_items(&build, list, 0, at);
+        at += (uint32_t)weir_yaml_items(list);
+    }
     if (error < 0)
         return error;
-    if (file.domain.len == 0)
-        return weir_yaml_refuse(rules->yaml.diag, root, WEIR_EINVAL,
-                                "config file cannot have empty domain", "", "");
-    struct build build = { .rules = rules,
-                           .document = document,
-                           .domain = file.domain };
-    out->name = file.domain;
-    if (!file.descriptors)
-        return 0;
-    return read_rule_nodes(&build, file.descriptors, 0, &out->first,
-                           &out->count);
+    out->count = (uint32_t)total;
+    return order_list(&build, out->first, out->count);
+}
+
+static int read_parts(struct weir_rls_rules *rules, struct part *parts,
+                      size_t count)
+{
+    int error = read_tops(rules, parts);
+    if (error < 0)
+        return error;
+    qsort(parts, count, sizeof *parts, compare_parts);
+    for (size_t i = 0, next; i < count && error == 0; i = next) {
+        for (next = i + 1; next < count; next++)
+            if (!weir_text_equal(parts[next].top.domain, parts[i].top.domain))
+                break;
+        error = read_domain(rules, &parts[i], next - i,
+                            &rules->domains[rules->domain_count++]);
+    }
+    return error;
 }
 
 static int read_domains(struct weir_rls_rules *rules)
 {
-    char shown[WEIR_SHOW_MAX];
-    int error = 0;
-    rules->domains = calloc(rules->yaml.count + 1, sizeof *rules->domains);
-    if (!rules->domains)
-        return weir_yaml_refuse_memory(rules->yaml.diag);
-    for (size_t i = 0; i < rules->yaml.count && error == 0; i++)
-        error = read_domain_file(rules, &rules->yaml.documents[i],
-                                 &rules->domains[rules->domain_count++]);
-    if (error < 0)
-        return error;
-    qsort(rules->domains, rules->domain_count, sizeof *rules->domains,
-          compare_domains);
-    for (size_t i = 1; i < rules->domain_count; i++)
-        if (weir_text_equal(rules->domains[i].name, rules->domains[i - 1].name))
-            return weir_yaml_refuse(
-                rules->yaml.diag, NULL, WEIR_EEXIST, "duplicate domain ",
-                weir_text_show(rules->domains[i].name, shown),
-                " in config file");
-    return 0;
+    size_t count = 0;
+    for (size_t i = 0; i < rules->file_count; i++)
+        count += rules->files[i].count;
+    if (count == 0)
+        return weir_yaml_refuse(rules->diag, NULL, WEIR_EINVAL,
+                                "the file is empty", "", "");
+    if (count > WEIR_RLS_DOMAINS_MAX)
+        return weir_yaml_refuse(rules->diag, NULL, WEIR_ETOOBIG, MANY_DOCUMENTS,
+                                "", "");
+    struct part *parts = calloc(count, sizeof *parts);
+    rules->domains = calloc(count, sizeof *rules->domains);
+    int error = parts && rules->domains ? read_parts(rules, parts, count)
+                                        : weir_yaml_refuse_memory(rules->diag);
+    free(parts);
+    return error;
 }
 
 /* ---- The order of limits ---- */
@@ -701,7 +849,7 @@ static int put_nodes_in_order(struct weir_rls_rules *rules)
     struct weir_rls_rule *sorted =
         calloc(rules->rule_count + 1, sizeof *sorted);
     if (!sorted)
-        return weir_yaml_refuse_memory(rules->yaml.diag);
+        return weir_yaml_refuse_memory(rules->diag);
     for (size_t i = 0; i < rules->domain_count; i++)
         sort_rules(rules, rules->domains[i].first, rules->domains[i].count,
                    sorted, &at);
@@ -713,22 +861,23 @@ static int put_nodes_in_order(struct weir_rls_rules *rules)
 
 /* ---- Life ---- */
 
-int weir_rls_rules_parse(struct weir_text text, struct weir_rls_rules **out,
+int weir_rls_rules_parse(const struct weir_text *texts, size_t count,
+                         struct weir_rls_rules **out, size_t *out_file,
                          struct weir_diag *diag)
 {
+    weir_assert(count > 0 && count <= WEIR_RLS_FILES_MAX);
     struct weir_rls_rules *rules = calloc(1, sizeof *rules);
+    *out_file = 0;
     if (!rules)
         return weir_diag_put(diag, WEIR_ENOMEM, NULL);
-    rules->yaml.diag = diag;
-    int error = load_file(text, &rules->yaml);
-    if (error == 0 && rules->yaml.count == 0)
-        error = weir_yaml_refuse(rules->yaml.diag, NULL, WEIR_EINVAL,
-                                 "the file is empty", "", "");
+    rules->diag = diag;
+    int error = load_files(texts, count, rules);
     if (error == 0)
         error = read_domains(rules);
     if (error == 0)
         error = put_nodes_in_order(rules);
-    rules->yaml.diag = NULL;
+    *out_file = rules->file;
+    rules->diag = NULL;
     if (error < 0) {
         weir_rls_rules_free(rules);
         return error;
@@ -748,6 +897,8 @@ void weir_rls_rules_free(struct weir_rls_rules *rules)
     free(rules->rules);
     free(rules->nodes);
     free(rules->domains);
-    weir_yaml_nodes_fini(&rules->yaml);
+    for (size_t i = 0; i < rules->file_count; i++)
+        weir_yaml_nodes_fini(&rules->files[i]);
+    free(rules->files);
     free(rules);
 }

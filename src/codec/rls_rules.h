@@ -12,10 +12,12 @@
  *           - key: user
  *             rate_limit: {unit: minute, requests_per_unit: 10}
  *
- * A text may hold several documents ("---"), one per domain. Differences from
- * the original: a file may have any size up to the bounds below; a number as
- * "key" or "value" is taken as it is written; duplicate keys of a mapping and
- * tags are refused; `detailed_metric`, `value_to_metric` and `metadata` are
+ * A text may hold several documents ("---"), and there may be several texts;
+ * documents of one domain are one, as with the original's MERGE_DOMAIN_CONFIG.
+ * Differences from the original: a file may have any size up to the bounds
+ * below; a number as "key" or "value" is taken as it is written; duplicate keys
+ * of a mapping, tags, and numbers with a fraction or an exponent are refused;
+ * `detailed_metric`, `value_to_metric` and the `name` of a document are
  * accepted and ignored.
  *
  * Rules never change once they are read: a reload makes new ones. Threads may
@@ -26,7 +28,8 @@
 
 #include "codec/rls_name.h"
 
-#define WEIR_RLS_CONFIG_BYTES_MAX (16u << 20)
+#define WEIR_RLS_CONFIG_BYTES_MAX (16u << 20) /* of all texts together */
+#define WEIR_RLS_FILES_MAX 1024u
 #define WEIR_RLS_RULES_MAX 100000u  /* descriptors of all domains */
 #define WEIR_RLS_DEPTH_MAX 16u      /* of nested descriptors */
 #define WEIR_RLS_PATTERNS_MAX 1024u /* values with a '*' in one list */
@@ -35,7 +38,8 @@
 
 /* A limit; texts belong to the rules. */
 struct weir_rls_rule {
-    uint32_t line;              /* line of its descriptor in the text */
+    uint32_t file, line;        /* of its descriptor: the index of the text,
+                                 * and the line in it */
     uint32_t requests_per_unit; /* 0: nothing is allowed */
     enum weir_rls_unit unit;    /* NO_UNIT: unlimited */
     bool shadow;     /* limits no request, but reports what would be left */
@@ -55,12 +59,14 @@ struct weir_rls_rule {
 
 struct weir_rls_rules;
 
-/* Reads the bytes of a file; they needn't outlive the call. On failure '*out'
- * is unchanged and 'diag' (may be NULL) has line, column and sentence:
- * WEIR_ESYNTAX (no YAML, an unknown key, a value of another type), WEIR_EINVAL
- * (it contradicts itself), WEIR_EEXIST (a descriptor or domain twice),
- * WEIR_ETOOBIG, WEIR_ENOMEM. */
-int weir_rls_rules_parse(struct weir_text text, struct weir_rls_rules **out,
+/* Reads the bytes of 'count' files, 1 .. WEIR_RLS_FILES_MAX; they needn't
+ * outlive the call. On failure '*out' is unchanged, '*out_file' is the index of
+ * the file, and 'diag' (may be NULL) has line, column and sentence:
+ * WEIR_ESYNTAX (no YAML, an unknown key, a value of another type), WEIR_EINVAL (it
+ * contradicts itself), WEIR_EEXIST (a descriptor twice), WEIR_ETOOBIG,
+ * WEIR_ENOMEM. */
+int weir_rls_rules_parse(const struct weir_text *texts, size_t count,
+                         struct weir_rls_rules **out, size_t *out_file,
                          struct weir_diag *diag);
 /* NULL is legal. */
 void weir_rls_rules_free(struct weir_rls_rules *rules);
@@ -92,6 +98,9 @@ struct weir_rls_quotas_options {
      * that all processes fill together, and that hold as much as passes in a
      * unit. */
     struct weir_text exact;
+    weir_duration deadline;      /* with 'exact': of each call to the store; 0:
+                                   * the quota's default */
+    enum weir_on_stale on_stale; /* likewise: without it; 0: likewise */
     /* Each template gets an overflow quota, for values that find no room in a
      * limiter's memory: they share as much as so many values may. 0: none. */
     uint32_t overflow;
@@ -101,12 +110,13 @@ struct weir_rls_quotas_options {
 struct weir_rls_quotas;
 /* Converts the rules to quotas. 'rules' must outlive them. '*out' owns
  * '*quotas'. WEIR_ENAME (a name would be too long), WEIR_EQUOTA, WEIR_EEXIST
- * (two of one name), WEIR_ENOMEM, with the line in 'diag'. */
+ * (two of one name), WEIR_ENOMEM, with the line in 'diag' and its file in
+ * '*out_file'. */
 int weir_rls_quotas_new(const struct weir_rls_rules *rules,
                         const struct weir_rls_quotas_options *options,
                         struct weir_rls_quotas **out,
                         const struct weir_quota **quotas, size_t *count,
-                        struct weir_diag *diag);
+                        size_t *out_file, struct weir_diag *diag);
 /* NULL is legal. */
 void weir_rls_quotas_free(struct weir_rls_quotas *quotas);
 

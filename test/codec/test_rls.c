@@ -447,11 +447,24 @@ static void test_any_names(void **state)
 
 /* ---- Limits ---- */
 
+static int parse_texts(const char *const *texts, size_t count,
+                       struct weir_rls_rules **out, size_t *out_file,
+                       struct weir_diag *diag)
+{
+    struct weir_text files[4];
+    size_t file;
+    for (size_t i = 0; i < count; i++)
+        files[i] = weir_text_of(texts[i]);
+    int error = weir_rls_rules_parse(files, count, out,
+                                     out_file ? out_file : &file, diag);
+    return error;
+}
+
 static struct weir_rls_rules *parse(const char *text)
 {
     struct weir_rls_rules *rules;
     struct weir_diag diag = { 0 };
-    int error = weir_rls_rules_parse(weir_text_of(text), &rules, &diag);
+    int error = parse_texts(&text, 1, &rules, NULL, &diag);
     if (error < 0)
         fail_msg("%u:%u: %s", diag.line, diag.column, diag.text);
     return rules;
@@ -533,8 +546,7 @@ static void refuse_file(const char *text, int error, uint32_t line,
 {
     struct weir_rls_rules *rules = NULL;
     struct weir_diag diag = { 0 };
-    assert_int_equal(weir_rls_rules_parse(weir_text_of(text), &rules, &diag),
-                     error);
+    assert_int_equal(parse_texts(&text, 1, &rules, NULL, &diag), error);
     assert_null(rules);
     assert_int_equal(diag.line, line);
     if (!strstr(diag.text, why))
@@ -557,8 +569,9 @@ static void test_broken_files(void **state)
     refuse_file("domain: d\ndescriptors:\n- {key: a, value: x*}\n"
                 "- {key: a, value: x*}\n",
                 WEIR_EEXIST, 4, "duplicate descriptor");
-    refuse_file("domain: d\n---\ndomain: d\n", WEIR_EEXIST, 0,
-                "duplicate domain 'd'");
+    refuse_file("domain: d\ndescriptors: [{key: a}]\n---\ndomain: d\n"
+                "descriptors: [{key: a}]\n",
+                WEIR_EEXIST, 5, "duplicate descriptor");
     refuse_file("domain: d\ndescriptors:\n- key: a\n"
                 "  rate_limit: {unit: fortnight, requests_per_unit: 1}\n",
                 WEIR_EINVAL, 3, "invalid rate limit unit 'fortnight'");
@@ -604,8 +617,8 @@ static void test_blow_up(void **state)
     }
     struct weir_rls_rules *rules = NULL;
     struct weir_diag diag = { 0 };
-    assert_int_equal(weir_rls_rules_parse(weir_text_of(text), &rules, &diag),
-                     WEIR_ETOOBIG);
+    const char *texts[] = { text };
+    assert_int_equal(parse_texts(texts, 1, &rules, NULL, &diag), WEIR_ETOOBIG);
     assert_non_null(strstr(diag.text, "more than 100000 descriptors"));
 }
 
@@ -632,34 +645,166 @@ static void test_quotas(void **state)
     struct weir_rls_rules *rules = parse(tree);
     struct weir_rls_quotas *made;
     const struct weir_quota *quotas;
-    size_t count;
-    struct weir_rls_quotas_options options = { { NULL, 0 }, 0 };
-    assert_int_equal(
-        weir_rls_quotas_new(rules, &options, &made, &quotas, &count, NULL), 0);
+    size_t count, file;
+    struct weir_rls_quotas_options options = { .overflow = 0 };
+    assert_int_equal(weir_rls_quotas_new(rules, &options, &made, &quotas,
+                                         &count, &file, NULL),
+                     0);
     assert_int_equal(count, 7);
     hold_quota(quotas, count, "envoy/d/a=1", "limit", "1/s");
     hold_quota(quotas, count, "envoy/d/a=1", "algorithm", "token_bucket");
     hold_quota(quotas, count, "envoy/d/a=1/b=*", "glob", "path");
-    hold_quota(quotas, count, "envoy/d/a=*/b=x", "high_burst", "6");
+    hold_quota(quotas, count, "envoy/d/a=*/b=x", "high_burst", "1w");
     hold_quota(quotas, count, "envoy/d/bare=*/c=y%2Az", "limit", "7/365d");
     weir_rls_quotas_free(made);
     options.overflow = 1000;
-    assert_int_equal(
-        weir_rls_quotas_new(rules, &options, &made, &quotas, &count, NULL), 0);
+    assert_int_equal(weir_rls_quotas_new(rules, &options, &made, &quotas,
+                                         &count, &file, NULL),
+                     0);
     /* The templates' values share a thousand times the limit of one, by a name
      * that no descriptor has. */
     hold_quota(quotas, count, "envoy/d/a=*/b=x", "overflow",
                "envoy/d/a=%2A/b=x~overflow");
     hold_quota(quotas, count, "envoy/d/a=%2A/b=x~overflow", "limit", "6000/w");
-    hold_quota(quotas, count, "envoy/d/a=%2A/b=x~overflow", "high_burst",
-               "6000");
+    hold_quota(quotas, count, "envoy/d/a=%2A/b=x~overflow", "high_burst", "1w");
     hold_quota(quotas, count, "envoy/d/a=1", "overflow", "");
     weir_rls_quotas_free(made);
     options.exact = WEIR_TEXT("redis://10.0.0.5:6379");
-    assert_int_equal(
-        weir_rls_quotas_new(rules, &options, &made, &quotas, &count, NULL), 0);
+    assert_int_equal(weir_rls_quotas_new(rules, &options, &made, &quotas,
+                                         &count, &file, NULL),
+                     0);
     hold_quota(quotas, count, "envoy/d/a=1", "algorithm", "fixed_window");
     hold_quota(quotas, count, "envoy/d/a=1", "sharing", "exact");
+    weir_rls_quotas_free(made);
+    options.deadline = 5 * WEIR_MILLISECOND;
+    options.on_stale = WEIR_STALE_LIMIT;
+    assert_int_equal(weir_rls_quotas_new(rules, &options, &made, &quotas,
+                                         &count, &file, NULL),
+                     0);
+    hold_quota(quotas, count, "envoy/d/a=1", "deadline", "5ms");
+    hold_quota(quotas, count, "envoy/d/a=1", "on_stale", "limit");
+    weir_rls_quotas_free(made);
+    weir_rls_rules_free(rules);
+}
+
+static void test_files_of_one_domain(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "domain: d\ndescriptors:\n- {key: a, value: x*, rate_limit:\n"
+        "  {unit: day, requests_per_unit: 1}}\n",
+        "domain: e\n---\ndomain: d\ndescriptors:\n"
+        "- {key: a, value: '*y', rate_limit: {unit: day, requests_per_unit: "
+        "2}}\n- {key: a, value: q, rate_limit: {unit: day, requests_per_unit: "
+        "3}}\n",
+        "domain: d\ndescriptors:\n- {key: b, rate_limit: {unit: day, "
+        "requests_per_unit: 4}}\n- {key: a, value: q}\n"
+    };
+    struct weir_rls_rules *rules;
+    struct weir_diag diag = { 0 };
+    size_t file = 0;
+    assert_int_equal(parse_texts(texts, 2, &rules, &file, &diag), 0);
+    assert_int_equal(limit_of(rules, "a=xy"), 1);
+    assert_int_equal(limit_of(rules, "a=zy"), 2);
+    assert_int_equal(limit_of(rules, "a=q"), 3);
+    weir_rls_rules_free(rules);
+    /* The error is of the file whose descriptor is there already, or of the
+     * one that is broken. */
+    assert_int_equal(parse_texts(texts, 3, &rules, &file, &diag), WEIR_EEXIST);
+    assert_true((file == 1 && diag.line == 6) || (file == 2 && diag.line == 4));
+    static const char *const broken[] = { "domain: d\n", "domain: d\nx: 1\n" };
+    assert_int_equal(parse_texts(broken, 2, &rules, &file, &diag),
+                     WEIR_ESYNTAX);
+    assert_int_equal(file, 1);
+    assert_int_equal(diag.line, 2);
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint32_t number;
+    } good[] = {
+        { "0100", 64 }, { "0o17", 15 },    { "0x1F", 31 },
+        { "0b11", 3 },  { "1_000", 1000 }, { "+5", 5 },
+        { "0_7", 7 },   { "0", 0 },        { "4294967295", UINT32_MAX }
+    };
+    static const char *const bad[] = {
+        "08", "1.5", "1e3", "0x", "_", "-1", "'5'", "4294967296", "0b2", "1:30"
+    };
+    char text[200];
+    for (size_t i = 0; i < WEIR_COUNT_OF(good) + WEIR_COUNT_OF(bad); i++) {
+        bool is_good = i < WEIR_COUNT_OF(good);
+        snprintf(text, sizeof text,
+                 "domain: d\ndescriptors:\n- {key: a, rate_limit: {unit: day, "
+                 "requests_per_unit: %s}}\n",
+                 is_good ? good[i].text : bad[i - WEIR_COUNT_OF(good)]);
+        if (!is_good) {
+            refuse_file(text, WEIR_ESYNTAX, 3, "octal");
+            continue;
+        }
+        struct weir_rls_rules *rules = parse(text);
+        assert_int_equal(limit_of(rules, "a=1"), good[i].number);
+        weir_rls_rules_free(rules);
+    }
+}
+
+#define LONG_ROUTE                                                     \
+    "httproute/a-namespace-of-a-team-with-a-long-name/a-route-with-a-" \
+    "long-name-too-as-kubernetes-allows-them/rule/0/match/0/"          \
+    "www.a-host-of-some-length.example.com"
+
+/* What Envoy Gateway makes of a route: names at the top, nulls, empty lists,
+ * the route's name as a key and as a value. */
+static void test_gateway(void **state)
+{
+    (void)state;
+    static const char text[] = "name: default/eg/http\n"
+                               "domain: default/eg/http\n"
+                               "descriptors:\n"
+                               "  - key: " LONG_ROUTE "\n"
+                               "    value: " LONG_ROUTE "\n"
+                               "    rate_limit: null\n"
+                               "    descriptors:\n"
+                               "      - key: rule-0-match-0\n"
+                               "        value: rule-0-match-0\n"
+                               "        descriptors:\n"
+                               "          - key: masked_remote_address\n"
+                               "            value: \"\"\n"
+                               "            rate_limit:\n"
+                               "              requests_per_unit: 5\n"
+                               "              unit: SECOND\n"
+                               "              unlimited: false\n"
+                               "              name: \"\"\n"
+                               "              replaces: []\n"
+                               "            descriptors: []\n"
+                               "            shadow_mode: false\n"
+                               "            detailed_metric: false\n";
+    struct weir_rls_rules *rules = parse(text);
+    const struct weir_rls_entry entries[] = {
+        { WEIR_TEXT(LONG_ROUTE), WEIR_TEXT(LONG_ROUTE) },
+        { WEIR_TEXT("rule-0-match-0"), WEIR_TEXT("rule-0-match-0") },
+        { WEIR_TEXT("masked_remote_address"), WEIR_TEXT("10.0.0.0/16") },
+    };
+    const struct weir_rls_rule *rule =
+        weir_rls_rules_find(rules, WEIR_TEXT("default/eg/http"), entries, 3);
+    assert_non_null(rule);
+    struct weir_rls_quotas *made;
+    const struct weir_quota *quotas;
+    size_t count, file;
+    struct weir_diag diag = { 0 };
+    const struct weir_rls_quotas_options options = { .overflow = 1000 };
+    if (weir_rls_quotas_new(rules, &options, &made, &quotas, &count, &file,
+                            &diag) < 0)
+        fail_msg("%s", diag.text);
+    assert_int_equal(count, 2);
+    char buf[WEIR_GIVEN_NAME_MAX];
+    struct weir_rls_name name;
+    weir_rls_name_begin(&name, buf, sizeof buf, WEIR_TEXT("default/eg/http"));
+    weir_rls_quota_name(rule, entries, 3, &name);
+    assert_true(weir_glob_path_match(quotas[0].name,
+                                     (struct weir_text){ buf, name.len }));
     weir_rls_quotas_free(made);
     weir_rls_rules_free(rules);
 }
@@ -682,13 +827,13 @@ static void test_any_limit_has_an_overflow(void **state)
         struct weir_rls_rules *rules = parse(text);
         struct weir_rls_quotas *made;
         const struct weir_quota *quotas;
-        size_t count;
+        size_t count, file;
         struct weir_diag diag = { 0 };
         struct weir_rls_quotas_options options = {
             .overflow = values[i / 42 % 3],
             .exact = i / 126 ? WEIR_TEXT("root") : WEIR_TEXT("")
         };
-        if (weir_rls_quotas_new(rules, &options, &made, &quotas, &count,
+        if (weir_rls_quotas_new(rules, &options, &made, &quotas, &count, &file,
                                 &diag) < 0)
             fail_msg("%s: %s", text, diag.text);
         size_t len = weir_quota_get(&quotas[1], "limit", limit, sizeof limit);
@@ -751,11 +896,11 @@ static void test_the_same_rules(void **state)
         struct weir_rls_rules *rules = parse(text);
         struct weir_rls_quotas *made;
         const struct weir_quota *quotas;
-        size_t count;
-        const struct weir_rls_quotas_options options = { { NULL, 0 }, 0 };
-        assert_int_equal(
-            weir_rls_quotas_new(rules, &options, &made, &quotas, &count, NULL),
-            0);
+        size_t count, file;
+        const struct weir_rls_quotas_options options = { .overflow = 0 };
+        assert_int_equal(weir_rls_quotas_new(rules, &options, &made, &quotas,
+                                             &count, &file, NULL),
+                         0);
         for (int i = 0; i < 40; i++) {
             static const char *const asked[] = {
                 "", "x", "xy", "xx", "zy", "q"
@@ -803,6 +948,9 @@ int main(void)
         cmocka_unit_test(test_broken_files),
         cmocka_unit_test(test_blow_up),
         cmocka_unit_test(test_quotas),
+        cmocka_unit_test(test_files_of_one_domain),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_gateway),
         cmocka_unit_test(test_any_limit_has_an_overflow),
         cmocka_unit_test(test_the_same_rules),
     };

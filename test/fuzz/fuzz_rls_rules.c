@@ -56,14 +56,21 @@ static void ask(const struct weir_rls_rules *rules,
 
 static void read_limits(const uint8_t *data, size_t size)
 {
-    const struct weir_rls_quotas_options options = { { NULL, 0 }, 1000 };
+    const struct weir_rls_quotas_options options = { .overflow = 1000 };
     struct weir_rls_rules *rules;
     struct weir_rls_quotas *made;
     const struct weir_quota *quotas;
-    size_t count;
+    size_t count, file;
     struct weir_diag diag = { 0 };
-    if (weir_rls_rules_parse((struct weir_text){ (const char *)data, size },
-                             &rules, &diag) < 0) {
+    /* Two halves are two files. */
+    const struct weir_text texts[] = {
+        { (const char *)data, size / 2 },
+        { (const char *)data + size / 2, size - size / 2 },
+    };
+    const struct weir_text whole = { (const char *)data, size };
+    if (weir_rls_rules_parse(texts, 2, &rules, &file, NULL) == 0)
+        weir_rls_rules_free(rules);
+    if (weir_rls_rules_parse(&whole, 1, &rules, &file, &diag) < 0) {
         weir_assert(diag.text[0] != '\0');
         return;
     }
@@ -71,8 +78,8 @@ static void read_limits(const uint8_t *data, size_t size)
     const struct weir_rls_rule *all = weir_rls_rules_all(rules, &limits);
     for (size_t i = 0; i < limits; i++)
         ask(rules, &all[i]);
-    if (weir_rls_quotas_new(rules, &options, &made, &quotas, &count, &diag) ==
-        0) {
+    if (weir_rls_quotas_new(rules, &options, &made, &quotas, &count, &file,
+                            &diag) == 0) {
         weir_assert(count >= limits && count <= 2 * limits);
         weir_rls_quotas_free(made);
     }

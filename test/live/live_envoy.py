@@ -518,6 +518,40 @@ class ByClient(Case):
             {"key": "RateLimit-Remaining", "value": "0"},
             {"key": "RateLimit-Reset", "value": "1"}])
 
+    def test_folder(self):
+        """Two files of one domain, as ConfigMaps are mounted; a limit that is
+        raised raises its burst."""
+        folder = self.folder / "limits"
+        folder.mkdir()
+        (folder / "one.yaml").write_text(
+            "domain: two\ndescriptors:\n- key: one\n"
+            "  rate_limit: {unit: hour, requests_per_unit: 02}\n")
+        (folder / "two.yml").write_text(
+            "name: default/eg/http\ndomain: two\ndescriptors:\n- key: two\n"
+            "  rate_limit: {unit: hour, requests_per_unit: 3}\n")
+        (folder / ".broken.yaml").write_text("[")
+        dry = self.weir("quota", "import", "--from", "envoy", "--dry-run",
+                        folder)
+        self.assertIn("- name: envoy/two/one=*\n", dry.stdout)
+        self.assertNotIn("envoy/two", self.weir("quota", "ls").stdout)
+        made = self.weir("quota", "import", "--from", "envoy", folder)
+        self.assertIn("created 4,", made.stdout)
+        client = self.client("--envoy-config", str(folder))
+        one, two = [("one", "x")], [("two", "x")]
+        self.assertEqual(
+            [s["limit_remaining"] for s in
+             client.ask(one, two, domain="two")[0]["statuses"]], [1, 2])
+        self.set_quota("envoy/two/one=*", "limit=10/h")
+        self.until("the raised limit", lambda: client.ask(
+            one, domain="two")[0]["statuses"][0]["current_limit"]
+            ["requests_per_unit"] == 10)
+        self.assertGreaterEqual(client.ask(one, domain="two")[0]["statuses"]
+                                [0]["limit_remaining"], 1)
+        # A file that comes is read; a broken one is named.
+        (folder / "three.yaml").write_text("domain: two\nx: 1\n")
+        self.until("the log names it", lambda: "three.yaml:2:1: config error, "
+                   "unknown key 'x'" in self.agent.log.read_text())
+
     def test_reload(self):
         client = self.client()
         plain = [{"overall_code": "OK", "statuses": [{"code": "OK"}]}]
@@ -531,7 +565,7 @@ class ByClient(Case):
         self.file.write_text("domain: shop\ndescriptors:\n  - key: ''\n")
         self.agent.process.send_signal(signal.SIGHUP)
         self.until("the log names it",
-                   lambda: "limits.yaml:3: descriptor has empty key"
+                   lambda: "limits.yaml:3:5: descriptor has empty key"
                    in self.agent.log.read_text())
         self.assertEqual(client.ask([("free", "x")]), plain)
         self.file.write_text(LIMITS)
