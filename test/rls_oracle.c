@@ -116,6 +116,12 @@ static bool same_status(const status_pb *theirs,
                          theirs->duration_until_reset->nanos, ours->reset);
 }
 
+static bool same_bytes(const ProtobufCBinaryData *theirs, struct weir_text ours)
+{
+    return theirs->len == ours.len &&
+           (ours.len == 0 || memcmp(theirs->data, ours.p, ours.len) == 0);
+}
+
 static bool same_answer(const response_pb *theirs,
                         const struct weir_rls_answer *ours)
 {
@@ -134,7 +140,7 @@ static bool same_answer(const response_pb *theirs,
                   ours->headers[i].value))
             return false;
     }
-    return true;
+    return same_bytes(&theirs->dynamic_metadata, ours->metadata);
 }
 
 bool oracle_rls_answer(const void *bytes, size_t len,

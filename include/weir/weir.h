@@ -164,7 +164,8 @@ struct weir_reply {
     weir_duration wait;        /* of weir_reserve(): how long to wait */
     uint8_t level;     /* passed: which of token_buckets paid, from 0; the
                          * highest over the chain */
-    uint8_t quota_len; /* of 'quota'; 0 when there is none */
+    uint8_t quota_len; /* of 'quota'; 0 when there is none. If no quota limits
+                        * the request, an exact one in mode shadow is named */
     char quota[WEIR_NAME_MAX + 1]; /* the deciding quota, NUL-terminated */
 };
 

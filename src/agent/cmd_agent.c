@@ -53,7 +53,7 @@ struct rls_options {
     struct addresses addresses;
     const char *config;  /* NULL: none */
     const char *headers; /* NULL: none; "limit", "ietf", "none" */
-    bool shadow;
+    bool shadow, metadata, jitter;
 };
 
 /* All texts are borrowed; NULL: the option wasn't given. */
@@ -91,6 +91,7 @@ static void log_address(const struct weir_log *log, const char *what,
 struct rls {
     const struct rls_options *options; /* borrowed */
     const struct weir_log *log;
+    struct weir_protocol_counts *counts; /* likewise */
     struct weir_rls_service *service; /* owned, as all below; NULL: not open */
     struct weir_rlqs_service *quotas;
     struct weir_rls_rules *rules; /* NULL: no file */
@@ -124,6 +125,7 @@ static int load_limits(struct rls *rls, struct weir_diag *diag)
             (void)name_limits_file(files.paths[broken], error, &why, diag);
     }
     weir_rls_files_free(&files);
+    rls->counts->rls_loads[error == 0]++;
     if (error < 0)
         return error;
     weir_rls_service_set_rules(rls->service, rules);
@@ -224,7 +226,8 @@ static int open_rls_listeners(struct rls *rls,
 /* Whether the options have more than listen addresses. */
 static bool rls_is_asked(const struct rls_options *options)
 {
-    return options->config || options->headers || options->shadow;
+    return options->config || options->headers || options->shadow ||
+           options->metadata || options->jitter;
 }
 
 /* Opens the listeners at 'places', as many as the options have, perhaps
@@ -233,7 +236,9 @@ static int rls_open(struct rls *rls, const struct weir_protocol_host *host,
                     const struct weir_listen_address *places,
                     struct weir_diag *diag)
 {
-    struct weir_rls_options options = { .shadow = rls->options->shadow };
+    struct weir_rls_options options = { .shadow = rls->options->shadow,
+                                        .metadata = rls->options->metadata,
+                                        .jitter = rls->options->jitter };
     int error = read_headers(rls->options->headers, &options.headers, diag);
     if (error < 0)
         return error;
@@ -597,11 +602,12 @@ static int open_rls(struct agent *agent, struct weir_diag *diag)
     if (rls->count + agent->options->http.count == 0)
         return rls_is_asked(&agent->options->rls)
                    ? weir_diag_put(diag, WEIR_EINVAL,
-                                   "--envoy-config, --rls-headers and "
-                                   "--rls-shadow go with --rls or --http")
+                                   "--envoy-config and --rls-… go with --rls "
+                                   "or --http")
                    : 0;
-    agent->rls =
-        (struct rls){ .options = &agent->options->rls, .log = agent->log };
+    agent->rls = (struct rls){ .options = &agent->options->rls,
+                               .log = agent->log,
+                               .counts = &agent->counts };
     return rls_open(&agent->rls, &agent->host[RLS], places, diag);
 }
 
@@ -720,6 +726,10 @@ static const char agent_help[] =
     "                       for envoyproxy/ratelimit: see weir-envoy(7)\n"
     "  --rls-headers WHAT   limit, ietf: headers added downstream     [none]\n"
     "  --rls-shadow         pass all requests; each status has the verdict\n"
+    "  --rls-metadata       answer with dynamic metadata, as with\n"
+    "                       RESPONSE_DYNAMIC_METADATA of envoyproxy/ratelimit\n"
+    "  --rls-jitter         duration_until_reset of limited requests is up to\n"
+    "                       a quarter longer, at random\n"
     "  --table FILE         a table that processes share: they map it, and\n"
     "                       decide by libweir themselves (/dev/shm/…)\n"
     "  --snapshot FILE      keeps the quotas, for a start while no root can\n"
@@ -808,6 +818,16 @@ static int run_agent(const struct options *options, struct weir *weir,
     return error < 0 ? weir_cli_fail("%s", diag.text) : 0;
 }
 
+static int check_snapshot(const struct weir_options *limiter)
+{
+    if (limiter->snapshot && !*limiter->snapshot)
+        return weir_cli_fail("--snapshot: the path of a file, not ''");
+    if (limiter->table && limiter->snapshot)
+        return weir_cli_fail("--snapshot goes without --table: a table keeps "
+                             "the quotas itself");
+    return 0;
+}
+
 int weir_cli_agent(int argc, char **argv)
 {
     struct options options = { .exposure.prefix = "--listener-tls-" };
@@ -828,6 +848,8 @@ int weir_cli_agent(int argc, char **argv)
         { .name = "envoy-config", .value = &options.rls.config },
         { .name = "rls-headers", .value = &options.rls.headers },
         { .name = "rls-shadow", .flag = &options.rls.shadow },
+        { .name = "rls-metadata", .flag = &options.rls.metadata },
+        { .name = "rls-jitter", .flag = &options.rls.jitter },
         { .name = "table", .value = &limiter.table },
         { .name = "snapshot", .value = &limiter.snapshot },
         { .name = "name", .value = &options.name },
@@ -859,13 +881,10 @@ int weir_cli_agent(int argc, char **argv)
     int status = read_locks(when_locked, &limiter);
     if (status == 0)
         status = copy_addresses(values, &options);
+    if (status == 0)
+        status = check_snapshot(&limiter);
     if (status)
         return status;
-    if (limiter.snapshot && !*limiter.snapshot)
-        return weir_cli_fail("--snapshot: the path of a file, not ''");
-    if (limiter.table && limiter.snapshot)
-        return weir_cli_fail("--snapshot goes without --table: a table keeps "
-                             "the quotas itself");
     limiter.name = options.name;
     struct weir *weir = NULL;
     weir_log_adopt_library(&log);

@@ -179,6 +179,7 @@ static const struct weir_proto_field answer_fields[] = {
     { 2, PARTS(statuses, count, status_message),
       .max = WEIR_RLS_DESCRIPTORS_MAX },
     { 3, PARTS(headers, header_count, header), .max = WEIR_RLS_HEADERS_MAX },
+    { 6, TEXT(metadata) },
 };
 static const struct weir_proto_message answer_message = { FIELDS(
     answer_fields) };

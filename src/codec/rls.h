@@ -28,8 +28,10 @@
 #define WEIR_RLS_NAME_MAX 128u  /* of a limit's name */
 #define WEIR_RLS_HEADERS_MAX 8u /* of an answer */
 #define WEIR_RLS_HEADER_VALUE_MAX 512u
-#define WEIR_RLS_ANSWER_MAX \
-    (16u + WEIR_RLS_DESCRIPTORS_MAX * 192u + WEIR_RLS_HEADERS_MAX * 640u)
+#define WEIR_RLS_METADATA_MAX (64u << 10) /* bytes; more are left out */
+#define WEIR_RLS_ANSWER_MAX                                          \
+    (16u + WEIR_RLS_METADATA_MAX + WEIR_RLS_DESCRIPTORS_MAX * 192u + \
+     WEIR_RLS_HEADERS_MAX * 640u)
 
 /* The numbers on the wire. */
 enum weir_rls_code {
@@ -117,6 +119,9 @@ struct weir_rls_answer {
     size_t count;        /* of statuses; at most WEIR_RLS_DESCRIPTORS_MAX */
     size_t header_count; /* at most WEIR_RLS_HEADERS_MAX */
     const struct weir_rls_status *statuses;
+    /* A google.protobuf.Struct, at most WEIR_RLS_METADATA_MAX bytes; empty:
+     * none. */
+    struct weir_text metadata;
     const struct weir_rls_header *headers; /* for the response to the downstream
                                             * client */
 };

@@ -342,7 +342,7 @@ static json_t *show_header(const struct weir_rls_header *header)
     return shown;
 }
 
-json_t *weir_rls_to_json(const struct weir_rls_answer *answer)
+json_t *weir_rls_to_json(const struct weir_rls_answer *answer, json_t *metadata)
 {
     json_t *shown = json_object();
     json_t *statuses = json_array();
@@ -359,6 +359,8 @@ json_t *weir_rls_to_json(const struct weir_rls_answer *answer)
         json_object_set_new(shown, "responseHeadersToAdd", headers);
     else
         json_decref(headers);
+    if (metadata && json_object_set(shown, "dynamicMetadata", metadata) < 0)
+        whole = false;
     if (json_object_set_new(shown, "statuses", statuses) == 0 && whole)
         return shown;
     json_decref(shown);

@@ -26,7 +26,9 @@
 int weir_rls_from_json(json_t *object, struct weir_arena *arena,
                        struct weir_rls_request *out, struct weir_diag *diag);
 
-/* A new reference; zeros are left out. NULL: no memory. */
-json_t *weir_rls_to_json(const struct weir_rls_answer *answer);
+/* A new reference; zeros are left out. 'metadata': the object that
+ * answer->metadata has as bytes, or NULL. NULL: no memory. */
+json_t *weir_rls_to_json(const struct weir_rls_answer *answer,
+                         json_t *metadata);
 
 #endif /* WEIR_RLS_JSON_H */

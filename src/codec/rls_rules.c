@@ -184,6 +184,7 @@ struct written {
     struct weir_text key;
     struct weir_text value;
     const yaml_node_t *descriptors; /* nested ones, a list; NULL: none */
+    const yaml_node_t *metadata;    /* a mapping; NULL: none */
     bool shadow, quota_mode, share_threshold, ignored;
     bool has_limit; /* the next six members are set */
     bool unlimited;
@@ -326,6 +327,16 @@ static int ignore_value(const struct weir_yaml_reading *reading,
     return 0;
 }
 
+static int read_yaml_mapping(const struct weir_yaml_reading *reading,
+                             const yaml_node_t *node, const char *name,
+                             void *to)
+{
+    if (node->type != YAML_MAPPING_NODE)
+        return weir_yaml_refuse_type(reading, node, name, "a mapping");
+    *(const yaml_node_t **)to = node;
+    return 0;
+}
+
 static int read_replaces(const struct weir_yaml_reading *reading,
                          const yaml_node_t *node, const char *name, void *to)
 {
@@ -380,7 +391,7 @@ static int read_written(yaml_document_t *document, const yaml_node_t *node,
         { "share_threshold", read_yaml_flag, AT(share_threshold) },
         { "detailed_metric", read_yaml_flag, AT(ignored) },
         { "value_to_metric", read_yaml_flag, AT(ignored) },
-        { "metadata", ignore_value, 0 },
+        { "metadata", read_yaml_mapping, AT(metadata) },
     };
     const struct weir_yaml_reading reading = { &dialect, document, diag, NULL };
     memset(out, 0, sizeof *out);
@@ -551,9 +562,17 @@ static int add_written_rule(struct build *build, const yaml_node_t *node,
     error = copy_texts(build, written, depth, &rule);
     if (error < 0)
         return error;
+    if (written->metadata)
+        rule.metadata =
+            weir_rls_metadata_from_yaml(build->document, written->metadata);
     to->rule = (uint32_t)rules->rule_count;
     weir_assert(rules->rule_count < rules->rule_capacity);
     rules->rules[rules->rule_count++] = rule;
+    if (written->metadata && !rule.metadata)
+        return weir_yaml_refuse(rules->diag, written->metadata, WEIR_ETOOBIG,
+                                "metadata has more than 1024 values, is nested "
+                                "more than 32 deep, or a key is no text",
+                                "", "");
     return 0;
 }
 
@@ -893,6 +912,7 @@ void weir_rls_rules_free(struct weir_rls_rules *rules)
     for (size_t i = 0; i < rules->rule_count; i++) {
         free((void *)rules->rules[i].patterns);
         free((void *)rules->rules[i].replaces);
+        json_decref((json_t *)rules->rules[i].metadata);
     }
     free(rules->rules);
     free(rules->nodes);

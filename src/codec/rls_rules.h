@@ -26,6 +26,7 @@
 #ifndef WEIR_RLS_RULES_H
 #define WEIR_RLS_RULES_H
 
+#include "codec/rls_metadata.h"
 #include "codec/rls_name.h"
 
 #define WEIR_RLS_CONFIG_BYTES_MAX (16u << 20) /* of all texts together */
@@ -51,6 +52,7 @@ struct weir_rls_rule {
     uint32_t replace_count;
     const struct weir_text *replaces; /* names of limits that don't count if
                                        * this one rules */
+    const json_t *metadata;           /* an object; NULL: none */
     struct weir_text domain;
     uint32_t depth;                        /* entries, from the outermost on */
     const struct weir_rls_entry *patterns; /* one for each entry; value empty:
@@ -62,8 +64,8 @@ struct weir_rls_rules;
 /* Reads the bytes of 'count' files, 1 .. WEIR_RLS_FILES_MAX; they needn't
  * outlive the call. On failure '*out' is unchanged, '*out_file' is the index of
  * the file, and 'diag' (may be NULL) has line, column and sentence:
- * WEIR_ESYNTAX (no YAML, an unknown key, a value of another type), WEIR_EINVAL (it
- * contradicts itself), WEIR_EEXIST (a descriptor twice), WEIR_ETOOBIG,
+ * WEIR_ESYNTAX (no YAML, an unknown key, a value of another type), WEIR_EINVAL
+ * (it contradicts itself), WEIR_EEXIST (a descriptor twice), WEIR_ETOOBIG,
  * WEIR_ENOMEM. */
 int weir_rls_rules_parse(const struct weir_text *texts, size_t count,
                          struct weir_rls_rules **out, size_t *out_file,

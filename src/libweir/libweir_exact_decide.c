@@ -305,6 +305,18 @@ static void explain_exact_pass(const struct asking *asking,
     name_in_reply(result, reply);
 }
 
+/* A quota in mode shadow is named only if no other limits the request. */
+static void explain_exact_shadow(const struct asking *asking,
+                                 const struct link_result *result)
+{
+    struct weir_reply *reply = asking->reply;
+    if (!reply || reply->quota_len > 0 || result->gone)
+        return;
+    reply->exact = reply->exact || !result->stale;
+    reply->fill = result->answer.used;
+    name_in_reply(result, reply);
+}
+
 /* A store returns when enough permits end by timeout; most leave before
  * that. */
 static weir_duration exact_retry_of(const struct link_result *result)
@@ -423,7 +435,9 @@ static unsigned step_stores(struct asking *asking)
             refuse_exact_quietly(asking, link);
         else
             note_charge(asking, link, &result);
-        if (passed && !quiet)
+        if (quiet)
+            explain_exact_shadow(asking, &result);
+        else
             explain_exact_pass(asking, &result);
     }
     return 0;

@@ -6,6 +6,7 @@
 #include "libweir/libweir_full.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -13,9 +14,11 @@
 
 #include "core/base/atomic.h"
 #include "core/base/hash.h"
+#include "core/table/link_exact.h"
 #include "core/table/table_grow.h"
 #include "core/table/table_share.h"
 #include "io/clock.h"
+#include "libweir/libweir_decide.h"
 
 /* ---- Options ---- */
 
@@ -457,6 +460,48 @@ bool weir_limiter_view_find(struct weir *weir, struct weir_text name, bool make,
     /* The slot may have changed hands in between. */
     return weir_text_equal(name,
                            (struct weir_text){ out->name, out->name_len });
+}
+
+/* The rule of an exact quota is here, its count in the store. The store's clock
+ * may differ from this machine's. */
+static bool view_window(struct weir *weir, uint32_t slot,
+                        struct weir_limiter_view_reset *out, weir_instant now)
+{
+    struct weir_away away;
+    weir_instant start;
+    weir_instant end;
+    unsigned wake = 0;
+    int error = weir_table_away_record(weir->table, weir_stripe_mine(weir),
+                                       slot, &away, &wake);
+    (void)weir_verdict_of(weir, wake);
+    if (error < 0 || away.rule.algorithm != WEIR_FIXED_WINDOW)
+        return false;
+    weir_instant wall = now + weir_clock_wall_offset();
+    (void)weir_algorithm_window(&away.rule, &start, &end, wall);
+    out->has_window = true;
+    out->window_end = end > wall ? end - wall : 1;
+    return true;
+}
+
+bool weir_limiter_view_reset(struct weir *weir, struct weir_text name,
+                             struct weir_limiter_view_reset *out,
+                             weir_instant now)
+{
+    struct weir_slot_details details;
+    uint32_t slot;
+    if (!weir_limiter_view_find(weir, name, false, &details, &slot, now))
+        return false;
+    *out = (struct weir_limiter_view_reset){ .mode = details.mode };
+    if (details.sharing == WEIR_EXACT)
+        return view_window(weir, slot, out, now);
+    if (details.elsewhere || details.inflight || details.mode == WEIR_OFF ||
+        !(details.granted > 0) || isinf(details.high))
+        return false;
+    out->fill = details.fill;
+    out->low = details.low;
+    out->high = details.high;
+    out->per_s = details.granted;
+    return true;
 }
 
 uint32_t weir_limiter_view_roots(struct weir *weir,

@@ -27,6 +27,23 @@ bool weir_limiter_view_find(struct weir *weir, struct weir_text name, bool make,
                             struct weir_slot_details *out, uint32_t *out_slot,
                             weir_instant now);
 
+/* When units of a quota are free again, for answers to foreign clients. */
+struct weir_limiter_view_reset {
+    enum weir_mode mode;
+    bool has_window;          /* a window of the clock: its units are free at
+                               * its end, and none before */
+    weir_duration window_end; /* from now on; > 0 */
+    /* Without a window, a bucket of this process, in units: */
+    double fill, low, high;
+    double per_s; /* leaks; > 0 */
+};
+/* Of the quota or instance of that name, as weir_reply has it. False: there is
+ * none, it limits nothing, or it is decided in another way: by other
+ * algorithms, in flight, or its lock is taken. */
+bool weir_limiter_view_reset(struct weir *weir, struct weir_text name,
+                             struct weir_limiter_view_reset *out,
+                             weir_instant now);
+
 /* One of its roots. */
 struct weir_limiter_view_root {
     char address[280]; /* as in the options */

@@ -67,10 +67,23 @@ enum weir_protocol_error {
     WEIR_PROTOCOL_ERROR_COUNT
 };
 
+/* How a descriptor of Envoy's was decided. */
+enum weir_rls_outcome {
+    WEIR_RLS_OUTCOME_OK,
+    WEIR_RLS_OUTCOME_OVER,
+    WEIR_RLS_OUTCOME_SHADOW,  /* passed; a quota in mode shadow was over */
+    WEIR_RLS_OUTCOME_UNKNOWN, /* passed: no limit rules it */
+    WEIR_RLS_OUTCOME_COUNT
+};
+
 /* Verdicts of weir_protocol_decide(), without peeks, and errors. */
 struct weir_protocol_counts {
     uint64_t passed, limited;
     uint64_t errors[WEIR_PROTOCOL_COUNT][WEIR_PROTOCOL_ERROR_COUNT];
+    /* Envoy's rate limit service, by gRPC and JSON. */
+    uint64_t rls_calls[2]; /* answered: OK, OVER_LIMIT */
+    uint64_t rls_descriptors[WEIR_RLS_OUTCOME_COUNT];
+    uint64_t rls_loads[2]; /* of the file of limits: failed, read */
 };
 /* "rls", "invalid": as labels of metrics. */
 const char *weir_protocol_name(enum weir_protocol protocol);

@@ -218,6 +218,7 @@ static void test_answers(void **state)
     static unsigned char buf[WEIR_RLS_ANSWER_MAX];
     static struct weir_rls_status statuses[WEIR_RLS_DESCRIPTORS_MAX];
     static char name[WEIR_RLS_NAME_MAX], value[WEIR_RLS_HEADER_VALUE_MAX];
+    static char metadata[WEIR_RLS_METADATA_MAX];
     memset(name, 'n', sizeof name);
     memset(value, 'v', sizeof value);
     struct weir_rls_header headers[WEIR_RLS_HEADERS_MAX];
@@ -227,6 +228,7 @@ static void test_answers(void **state)
             .code = (enum weir_rls_code)below(&rng, 3),
             .count = below(&rng, WEIR_RLS_DESCRIPTORS_MAX + 1),
             .header_count = below(&rng, WEIR_RLS_HEADERS_MAX + 1),
+            .metadata = { metadata, below(&rng, WEIR_RLS_METADATA_MAX + 1) },
             .statuses = statuses,
             .headers = headers,
         };

@@ -171,7 +171,7 @@ static void test_bounds(void **state)
 
 static void shows(const struct weir_rls_answer *answer, const char *expected)
 {
-    json_t *shown = weir_rls_to_json(answer);
+    json_t *shown = weir_rls_to_json(answer, NULL);
     char *text = json_dumps(shown, JSON_COMPACT | JSON_SORT_KEYS);
     assert_string_equal(text, expected);
     free(text);

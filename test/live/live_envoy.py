@@ -403,18 +403,174 @@ class ByClient(Case):
         self.assertEqual(left(hits_addend=0), ("OK", 1000))
         self.assertEqual(left(hits_addend=900), ("OK", 100))
         self.assertEqual(left(hits_addend=0), ("OK", 100))
-        # A request above the remainder is refused, and takes the remainder.
+        # A cost above the remainder, behind a look, is refused and counted.
         self.assertEqual(left(hits_addend=900), ("OVER_LIMIT", 0))
         self.assertEqual(left(hits_addend=0), ("OVER_LIMIT", 0))
         # Negative hits are a refund.
-        self.assertEqual(left(hits_addend=400, is_negative_hits=True),
-                         ("OK", 400))
+        self.assertEqual(left(hits_addend=900, is_negative_hits=True),
+                         ("OK", 100))
         # The request's hits apply to a descriptor without any.
         answer = client.ask([("model", "n")],
                             entries(("model", "o"), hits_addend=5),
                             domain="llm", hits_addend=300)
         self.assertEqual([s["limit_remaining"]
                           for s in answer[0]["statuses"]], [700, 995])
+
+    def test_denied_hits(self):
+        """Requests of two hits each, for more than the limit: what the bucket
+        gains isn't used up by those that are denied."""
+        self.set_quota("envoy/w/a=1", "limit=20/s", "high_burst=20",
+                       "algorithm=token_bucket")
+        client = self.client("--rls-headers", "none")
+        passed = 0
+
+        def ask():
+            nonlocal passed
+            passed += code(client.ask([("a", "1")], domain="w",
+                                      hits_addend=2)) == "OK"
+            return passed >= 30
+        self.until("three times the burst", ask)
+
+    def test_costs(self):
+        """The token quotas of the original's examples: two a minute."""
+        service = [("service", "x")]
+
+        def said(hits):
+            answer = client.ask(entries(*service, hits_addend=hits),
+                                domain="tokens")
+            status = answer[0]["statuses"][0]
+            return code(answer), status.get("limit_remaining", 0)
+
+        limits = ("domain: tokens\ndescriptors:\n- key: service\n"
+                  "  rate_limit: {unit: day, requests_per_unit: 2}\n")
+        self.file.write_text(limits)
+        for options in (), ("--exact", "root"):
+            made = self.weir("quota", "import", "--from", "envoy", *options,
+                             self.file)
+            self.assertEqual(made.returncode, 0, made.stderr)
+            client = self.client()
+            self.assertEqual([said(hits) for hits in (0, 1, 0, 1, 0, 1, 0, 1)],
+                             [("OK", 2), ("OK", 1), ("OK", 1), ("OK", 0),
+                              ("OK", 0), ("OVER_LIMIT", 0), ("OVER_LIMIT", 0),
+                              ("OVER_LIMIT", 0)], options)
+            self.agent.end()
+
+    def test_resets(self):
+        """The time until a bucket is empty; the end of a window."""
+        self.file.write_text(
+            "domain: r\ndescriptors:\n- key: a\n"
+            "  rate_limit: {unit: hour, requests_per_unit: 20}\n")
+        a = [("a", "x")]
+
+        def reset():
+            status = client.ask(a, domain="r")[0]["statuses"][0]
+            return int(status["duration_until_reset"].removesuffix("s"))
+
+        self.weir("quota", "import", "--from", "envoy", self.file)
+        client = self.client()
+        begin = time.monotonic()
+        got = [reset() for _ in range(21)]
+        seconds = time.monotonic() - begin + 1
+        for i, value in enumerate(got[:20]):
+            self.assertTrue(180 * (i + 1) - seconds <= value <= 180 * (i + 1),
+                            got)
+        self.assertTrue(180 - seconds <= got[20] <= 180, got)
+        self.agent.end()
+        self.weir("quota", "import", "--from", "envoy", "--exact", "root",
+                  self.file)
+        client = self.client()
+        begin = time.time()
+        got = [reset() for _ in range(22)]
+        ends = {(at // 3600 + 1) * 3600 for at in (begin, time.time())}
+        for value in got:
+            self.assertTrue(any(end - time.time() <= value <= end - begin + 1
+                                for end in ends), (got, ends))
+
+    def test_metadata(self):
+        """As in the original, of limits that the request passed."""
+        self.file.write_text("""
+domain: m
+descriptors:
+- key: service
+  value: one
+  rate_limit: {unit: day, requests_per_unit: 1}
+  metadata:
+    with_quota: {name: one, weight: 1.5, spare: yes}
+    list: [1, 0x, ~, {deep: 010}]
+- key: service
+  value: two
+  rate_limit: {unit: day, requests_per_unit: 9}
+  metadata: {with_quota: {name: two, other: -3}}
+- key: quiet
+  shadow_mode: true
+  rate_limit: {unit: day, requests_per_unit: 1}
+""")
+        self.weir("quota", "import", "--from", "envoy", self.file)
+        client = self.client("--envoy-config", str(self.file),
+                             "--rls-metadata")
+        both = ([("service", "one")], [("service", "two")])
+        first = client.ask(*both, domain="m", hits_addend=1)[0]
+        self.assertEqual(first["dynamic_metadata"], {
+            "domain": "m", "hitsAddend": 1,
+            "descriptors": [{"entries": ["service=one"]},
+                            {"entries": ["service=two"]}],
+            "metadata": {"with_quota": {"name": "one", "weight": 1.5,
+                                        "spare": True, "other": -3},
+                         "list": [1, "0x", None, {"deep": 8}]}})
+        second = client.ask(*both, domain="m")[0]
+        self.assertEqual(second["dynamic_metadata"]["metadata"],
+                         {"with_quota": {"name": "two", "other": -3}})
+        quiet = entries(("quiet", "x"), hits_addend=2)
+        shadow = client.ask(both[1], quiet, domain="m")[0]
+        self.assertEqual(shadow["dynamic_metadata"]["shadowOverLimit"], [1])
+        self.assertEqual(shadow["dynamic_metadata"]["descriptors"][1],
+                         {"entries": ["quiet=x"], "hitsAddend": 2})
+
+    def test_shadow_quota(self):
+        """The status of a limit in shadow mode is as the original's."""
+        quiet = [("path", "/quiet")]
+        for options in (), ("--exact", "root"):
+            self.weir("quota", "import", "--from", "envoy", *options,
+                      self.file)
+            client = self.client()
+            got = [client.ask(quiet)[0] for _ in range(3)]
+            self.assertEqual([g["overall_code"] for g in got], ["OK"] * 3)
+            for answer in got:
+                status = answer["statuses"][0]
+                self.assertEqual(status["code"], "OK")
+                self.assertEqual(status["current_limit"], {
+                    "requests_per_unit": 1, "unit": "HOUR"})
+                self.assertNotIn("limit_remaining", status)
+                self.assertIn("duration_until_reset", status)
+            self.agent.end()
+        self.set_quota("envoy/hand/a=1", "mode=shadow", "limit=9/h",
+                       "algorithm=token_bucket", "high_burst=9")
+        client = self.client("--rls-headers", "none")
+        self.assertEqual([client.ask([("a", "1")], domain="hand")[0][
+            "statuses"][0]["limit_remaining"] for _ in range(3)], [8, 7, 6])
+
+    def test_counters(self):
+        client = self.client("--envoy-config", str(self.file), "--http",
+                             "127.0.0.1:0")
+        client.ask([("path", "/quiet")], [("none", "x")], [("banned", "x")])
+        client.ask([("path", "/quiet")], [("free", "x")])
+        client.ask()
+        at = f"http://{self.agent.ports['http']}/metrics"
+        with urllib.request.urlopen(at, timeout=PATIENCE) as answer:
+            lines = dict(line.rsplit(" ", 1) for line in
+                         answer.read().decode().splitlines()
+                         if line.startswith("weir_agent_"))
+        self.assertEqual(
+            [lines[f"weir_agent_rls_{name}"] for name in (
+                'calls_total{code="ok"}', 'calls_total{code="over_limit"}',
+                'descriptors_total{verdict="ok"}',
+                'descriptors_total{verdict="over_limit"}',
+                'descriptors_total{verdict="shadow_over_limit"}',
+                'descriptors_total{verdict="unknown"}',
+                'config_loads_total{result="ok"}')],
+            ["1", "1", "2", "1", "1", "1", "1"])
+        self.assertEqual(lines['weir_agent_errors_total{protocol="rls",'
+                               'kind="invalid"}'], "1")
 
     def test_refusals(self):
         client = self.client()

@@ -191,6 +191,37 @@ static void print_errors(FILE *out, const struct weir_protocol_counts *counts)
                     (double)counts->errors[i][k]);
 }
 
+static void print_counter(FILE *out, const char *name, const char *help,
+                          const char *label, const char *const *values,
+                          const uint64_t *counts, size_t count)
+{
+    print_metric_head(out, name, "counter", help);
+    for (size_t i = 0; i < count; i++)
+        fprintf(out, "%s{%s=\"%s\"} %.17g\n", name, label, values[i],
+                (double)counts[i]);
+}
+
+static void print_rls(FILE *out, const struct weir_protocol_counts *counts)
+{
+    static const char *const codes[] = { "ok", "over_limit" };
+    static const char *const loads[] = { "error", "ok" };
+    static const char *const outcomes[WEIR_RLS_OUTCOME_COUNT] = {
+        [WEIR_RLS_OUTCOME_OK] = "ok",
+        [WEIR_RLS_OUTCOME_OVER] = "over_limit",
+        [WEIR_RLS_OUTCOME_SHADOW] = "shadow_over_limit",
+        [WEIR_RLS_OUTCOME_UNKNOWN] = "unknown",
+    };
+    print_counter(out, "weir_agent_rls_calls_total",
+                  "Answers of Envoy's rate limit service.", "code", codes,
+                  counts->rls_calls, WEIR_COUNT_OF(codes));
+    print_counter(out, "weir_agent_rls_descriptors_total",
+                  "Descriptors in them.", "verdict", outcomes,
+                  counts->rls_descriptors, WEIR_RLS_OUTCOME_COUNT);
+    print_counter(out, "weir_agent_rls_config_loads_total",
+                  "Readings of --envoy-config.", "result", loads,
+                  counts->rls_loads, WEIR_COUNT_OF(loads));
+}
+
 static void print_limiter(FILE *out, const struct weir_status *status)
 {
     const struct figure figures[] = {
@@ -274,6 +305,7 @@ static void write_metrics(const struct weir_http_take_call *call)
         if (host->counts) {
             print_verdicts(out, host->counts);
             print_errors(out, host->counts);
+            print_rls(out, host->counts);
         }
         text = weir_text_close(&stream, out, &len);
     }

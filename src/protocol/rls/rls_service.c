@@ -10,16 +10,24 @@
  * Differences from the original, which counts in windows:
  *
  *   - The original also counts denied hits, so a counter stays over its limit
- *     until its window ends. A bucket has no such end: a client that is refused
- *     often would never pass again. Here a denied hit of several units takes
- *     the units that are left and no more: a cost known only afterwards (tokens
- *     of a language model) empties the bucket, and a request of no hits sees
- *     that. A quota in windows with count_limited=yes counts as the original.
- *   - A request of no hits is over the limit in the original if more than the
- *     limit was counted, here if not one hit would pass.
+ *     until its window ends. A bucket has no such end: clients that ask for
+ *     several hits each, and for more than the limit, would empty it by their
+ *     denied hits alone, and none would pass. Here denied hits aren't charged,
+ *     unless their cost is one that is charged afterwards: 'postpaid'. A quota
+ *     in windows with count_limited=yes counts as the original.
  *   - duration_until_reset of a refused hit is the time until it may pass, of a
  *     passed one the time until the bucket is full again. In seconds, rounded
- *     up, since Envoy shows whole ones.
+ *     up, since Envoy shows whole ones. Of windows of the clock it is their
+ *     end, as in the original.
+ *
+ * Costs afterwards. A client looks with 0 hits before a request, and charges
+ * the cost after it (tokens of a language model). A look is over the limit if
+ * more than the limit was charged, as in the original, so the charge that goes
+ * beyond the limit must count. It becomes a debt of the bucket, of one unit's
+ * limit at most: it lasts no longer than a window of the original. Looks and
+ * costs have the same keys, and a client that weighs its requests beforehand
+ * has no looks: so the service remembers by a hash the keys of descriptors that
+ * were looked at. Rejected: a debt for all that is denied (see above).
  *
  * A client's own limit (`limit` of a descriptor) is ignored: a client that
  * could set its limit could set a large one. The quota of the descriptor's name
@@ -31,13 +39,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/hash.h"
+#include "core/quota/long_name.h"
+#include "io/clock.h"
 #include "io/h2.h"
+#include "libweir/limiter_view.h"
 
 #define SHOWN_MAX 64 /* bytes of a policy's name in headers */
+/* Hashes of keys that are remembered; of more some are forgotten, until they
+ * are looked at again. */
+#define POSTPAID_MAX 1024
+/* Units: the part of a fill that a root sent is of another clock. */
+#define ROUNDING 0.001
 
 /* A descriptor and its quota's name. */
 struct question {
     const struct weir_rls_rule *rule; /* NULL: no rules, or none matches */
+    enum weir_rls_outcome outcome;    /* when it is decided */
     bool asked;                       /* false: no quota rules it, so it
                                        * passes */
 };
@@ -61,6 +79,10 @@ struct weir_rls_service {
     char header_values[3][WEIR_RLS_HEADER_VALUE_MAX];
     struct weir_rls_name name; /* of the descriptor at hand, in 'name_buf' */
     char name_buf[WEIR_GIVEN_NAME_MAX];
+    uint64_t postpaid[POSTPAID_MAX]; /* at the hash's remainder; 0: none */
+    uint64_t seed;                   /* of the hashes */
+    json_t *metadata;                /* the answer's; owned; or NULL */
+    unsigned char metadata_bytes[WEIR_RLS_METADATA_MAX];
     unsigned char out[WEIR_RLS_ANSWER_MAX];
 };
 
@@ -170,14 +192,66 @@ static void request_decision(struct weir_rls_service *service, uint64_t hits,
         weir_protocol_limit(out);
 }
 
-/* Takes the units that are left, though they aren't enough. */
-static void take_rest(struct weir_rls_service *service)
+/* ---- Costs afterwards ---- */
+
+static uint64_t hash_keys(const struct weir_rls_service *service,
+                          const struct weir_rls_descriptor *descriptor)
 {
-    struct weir_reply left;
-    request_decision(service, 0, true, &left, 0);
-    if (left.verdict == WEIR_PASSED && left.remaining > 0 &&
-        left.remaining <= WEIR_WEIGHT_MAX)
-        move_units(service, left.remaining, false, NULL);
+    uint64_t hash = weir_hash(service->request.domain, service->seed);
+    for (size_t i = 0; i < descriptor->entry_count; i++)
+        hash = weir_hash(descriptor->entries[i].key, hash);
+    return hash ? hash : 1;
+}
+
+static void note_postpaid(struct weir_rls_service *service,
+                          const struct weir_rls_descriptor *descriptor)
+{
+    uint64_t hash = hash_keys(service, descriptor);
+    service->postpaid[hash % POSTPAID_MAX] = hash;
+}
+
+static bool is_postpaid(const struct weir_rls_service *service,
+                        const struct weir_rls_descriptor *descriptor)
+{
+    uint64_t hash = hash_keys(service, descriptor);
+    return descriptor->hits_given &&
+           service->postpaid[hash % POSTPAID_MAX] == hash;
+}
+
+/* Charges a cost that was denied, up to the bound of debt. */
+static void charge_debt(struct weir_rls_service *service, uint64_t hits,
+                        const struct weir_reply *reply)
+{
+    struct weir_limiter_view_reset view;
+    const struct weir_text quota = { reply->quota, reply->quota_len };
+    if (!weir_limiter_view_reset(service->host->weir, quota, &view,
+                                 weir_clock_now()) ||
+        view.has_window)
+        return;
+    double room = 2 * view.high - view.fill;
+    if (room >= 1)
+        move_units(service, (double)hits < room ? hits : (uint64_t)room, false,
+                   NULL);
+}
+
+/* Whether the bucket that limits a look isn't above its limit, but for
+ * rounding: the part of its fill that a root sent is of another clock. */
+static bool is_just_full(const struct weir_rls_service *service,
+                         const struct weir_reply *reply)
+{
+    struct weir_limiter_view_reset view;
+    const struct weir_text quota = { reply->quota, reply->quota_len };
+    return weir_limiter_view_reset(service->host->weir, quota, &view,
+                                   weir_clock_now()) &&
+           !view.has_window && view.fill < view.high + 0.5;
+}
+
+static void pass_look(struct weir_reply *reply)
+{
+    reply->verdict = WEIR_PASSED;
+    reply->never = false;
+    reply->retry_after = 0;
+    reply->remaining = 0;
 }
 
 static void note_big(const struct weir_rls_service *service, const char *why)
@@ -203,9 +277,15 @@ static void decide_descriptor(struct weir_rls_service *service, uint32_t i,
         out->verdict = WEIR_PASSED;
         return;
     }
-    request_decision(service, hits > 0 ? hits : 1, hits == 0, out, now);
-    if (out->verdict == WEIR_LIMITED && hits > 1 && !out->stale)
-        take_rest(service);
+    request_decision(service, hits, hits == 0, out, now);
+    if (hits == 0)
+        note_postpaid(service, d);
+    if (out->verdict != WEIR_LIMITED || out->stale)
+        return;
+    if (hits == 0 && is_just_full(service, out))
+        pass_look(out);
+    else if (is_postpaid(service, d))
+        charge_debt(service, hits, out);
 }
 
 /* ---- Statuses ---- */
@@ -251,38 +331,98 @@ static weir_duration ceil_seconds(double ns)
     return (whole + ((double)whole < seconds)) * WEIR_SECOND;
 }
 
-/* A request that can never pass gets one window as its reset time. */
-static void set_status_reset(const struct weir_policy *policy,
-                             const struct weir_reply *reply,
+/* Until a limited request may pass. One that never can is given the window. */
+static double wait_of(const struct weir_limiter_view_reset *view,
+                      const struct weir_policy *policy, uint64_t hits)
+{
+    double above_high = view->fill + (double)hits - view->high;
+    double above_low = view->fill - view->low;
+    double above = above_high > above_low ? above_high : above_low;
+    if ((double)hits > view->high || !(above > 0))
+        return above > 0 ? (double)policy->window : 0;
+    return above / view->per_s * (double)WEIR_SECOND;
+}
+
+/* A request for 'hits'. 'view': NULL if there is none. */
+static void set_status_reset(const struct weir_rls_service *service,
+                             const struct weir_policy *policy,
+                             const struct weir_limiter_view_reset *view,
+                             const struct weir_reply *reply, uint64_t hits,
                              struct weir_rls_status *status)
 {
-    double window = (double)policy->window;
+    bool over = reply->verdict == WEIR_LIMITED;
+    double retry = reply->retry_after == WEIR_NEVER
+                       ? (double)policy->window
+                       : (double)reply->retry_after;
     double reset = 0;
-    if (reply->verdict == WEIR_LIMITED)
-        reset = reply->retry_after == WEIR_NEVER ? window
-                                                 : (double)reply->retry_after;
+    if (over && (service->options.jitter || !view || reply->stale))
+        reset = retry;
+    else if (view && view->has_window)
+        reset = (double)view->window_end;
+    else if (view && over)
+        reset = wait_of(view, policy, hits);
+    else if (view)
+        reset = view->fill / view->per_s * (double)WEIR_SECOND;
     else if (policy->quantity > 0 && reply->fill > 0)
-        reset = (double)reply->fill * window / (double)policy->quantity;
+        reset = (double)reply->fill * (double)policy->window /
+                (double)policy->quantity;
     status->reset_given = true;
     status->reset = ceil_seconds(reset);
 }
 
-static void fill_status(const struct weir_rls_service *service,
-                        const struct question *question,
-                        const struct weir_reply *reply,
+static uint32_t cut_remaining(double units)
+{
+    return !(units > 0) ? 0 : units < UINT32_MAX ? (uint32_t)units : UINT32_MAX;
+}
+
+/* A quota in mode shadow limits nothing, so a reply has no units left of it. */
+static uint32_t shadow_remaining(const struct weir_policy *policy,
+                                 const struct weir_limiter_view_reset *view,
+                                 const struct weir_reply *reply)
+{
+    return cut_remaining(view->has_window
+                             ? (double)policy->quantity - (double)reply->fill
+                             : view->high - view->fill + ROUNDING);
+}
+
+/* The quota that a status is about: of the reply, or, if that has none, the
+ * descriptor's own in mode shadow: its name is put into the reply. */
+static bool find_view(struct weir_rls_service *service,
+                      struct weir_reply *reply,
+                      struct weir_limiter_view_reset *out)
+{
+    char kept[WEIR_NAME_MAX];
+    struct weir_text name = { reply->quota, reply->quota_len };
+    if (name.len == 0)
+        name = weir_name_kept(
+            (struct weir_text){ service->name.buf, service->name.len }, kept);
+    if (!weir_limiter_view_reset(service->host->weir, name, out,
+                                 weir_clock_now()))
+        return false;
+    if (reply->quota_len == 0 && out->mode == WEIR_SHADOW) {
+        memcpy(reply->quota, name.p, name.len);
+        reply->quota_len = (uint8_t)name.len;
+    }
+    return true;
+}
+
+/* 'service->name' is the descriptor's. */
+static void fill_status(struct weir_rls_service *service,
+                        const struct question *question, uint64_t hits,
+                        struct weir_reply *reply,
                         struct weir_rls_status *status)
 {
     bool over = reply->verdict == WEIR_LIMITED;
-    bool left = !over && !reply->shadow;
     struct weir_policy policy;
+    struct weir_limiter_view_reset view;
     status->code = over ? WEIR_RLS_OVER_LIMIT : WEIR_RLS_OK;
-    if (reply->unknown || reply->quota_len == 0)
+    if (reply->unknown)
         return;
-    if (left)
-        status->remaining = reply->remaining < UINT32_MAX
-                                ? (uint32_t)reply->remaining
-                                : UINT32_MAX;
-    if (weir_policy(service->host->weir, reply->quota, reply->quota_len,
+    bool viewed = find_view(service, reply, &view);
+    if (!over && !reply->shadow)
+        status->remaining = cut_remaining((double)reply->remaining);
+    if (reply->quota_len == 0 ||
+        weir_policy(service->host->weir, reply->quota, reply->quota_len,
                     &policy) < 0 ||
         policy.concurrency)
         return;
@@ -293,8 +433,12 @@ static void fill_status(const struct weir_rls_service *service,
         set_status_limit(&policy, status);
     else if (question->rule)
         status->unit = question->rule->unit; /* it allows nothing */
-    set_status_reset(&policy, reply, status);
+    if (viewed && view.mode == WEIR_SHADOW && status->remaining > 0)
+        status->remaining = shadow_remaining(&policy, &view, reply);
+    set_status_reset(service, &policy, viewed ? &view : NULL, reply, hits,
+                     status);
 }
+
 /* Limits in quota mode refuse only if all of them are over. */
 static enum weir_rls_code overall(const struct weir_rls_service *service)
 {
@@ -409,17 +553,73 @@ static void write_headers(struct weir_rls_service *service)
 
 /* ---- A call ---- */
 
+static enum weir_rls_outcome outcome_of(const struct weir_reply *reply)
+{
+    return reply->verdict == WEIR_LIMITED ? WEIR_RLS_OUTCOME_OVER
+           : reply->shadow                ? WEIR_RLS_OUTCOME_SHADOW
+           : reply->unknown               ? WEIR_RLS_OUTCOME_UNKNOWN
+                                          : WEIR_RLS_OUTCOME_OK;
+}
+
 static void decide_all(struct weir_rls_service *service, weir_instant now)
 {
     for (uint32_t i = 0; i < service->request.count; i++) {
         struct weir_rls_status *status = &service->statuses[i];
         struct weir_reply reply;
         *status = (struct weir_rls_status){ .code = WEIR_RLS_OK };
+        service->questions[i].outcome = WEIR_RLS_OUTCOME_UNKNOWN;
         if (!service->questions[i].asked)
             continue;
         decide_descriptor(service, i, &reply, now);
-        fill_status(service, &service->questions[i], &reply, status);
+        fill_status(
+            service, &service->questions[i],
+            weir_rls_hits(&service->request, &service->request.descriptors[i]),
+            &reply, status);
+        service->questions[i].outcome = outcome_of(&reply);
     }
+}
+
+/* ---- Metadata and counts ---- */
+
+/* The indexes of descriptors that a quota in mode shadow would have limited. */
+static void add_shadow_metadata(struct weir_rls_service *service)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < service->request.count; i++)
+        if (service->questions[i].outcome == WEIR_RLS_OUTCOME_SHADOW)
+            json_array_append_new(list, json_integer(i));
+    if (json_array_size(list) > 0)
+        json_object_set(service->metadata, "shadowOverLimit", list);
+    json_decref(list);
+}
+
+/* Of the limits that the request passed; an unlimited one has none. */
+static void add_metadata(struct weir_rls_service *service)
+{
+    service->metadata = weir_rls_metadata_new(&service->request);
+    for (uint32_t i = 0; i < service->request.count; i++) {
+        const struct question *question = &service->questions[i];
+        if (question->asked && question->rule && question->rule->metadata &&
+            question->rule->unit != WEIR_RLS_NO_UNIT &&
+            service->statuses[i].code == WEIR_RLS_OK)
+            weir_rls_metadata_merge(service->metadata,
+                                    question->rule->metadata);
+    }
+    add_shadow_metadata(service);
+    size_t len = weir_rls_metadata_encode(
+        service->metadata, service->metadata_bytes, WEIR_RLS_METADATA_MAX);
+    service->answer.metadata =
+        (struct weir_text){ (const char *)service->metadata_bytes, len };
+}
+
+static void count_answer(const struct weir_rls_service *service)
+{
+    struct weir_protocol_counts *counts = service->host->counts;
+    if (!counts)
+        return;
+    counts->rls_calls[service->answer.code == WEIR_RLS_OVER_LIMIT]++;
+    for (size_t i = 0; i < service->answer.count; i++)
+        counts->rls_descriptors[service->questions[i].outcome]++;
 }
 
 /* Fills the answer to a request over a bound: limited, without statuses. */
@@ -431,6 +631,7 @@ static void limit_call(struct weir_rls_service *service, const char *why)
         .statuses = service->statuses,
         .headers = service->headers,
     };
+    count_answer(service);
 }
 
 /* Notes a call that gets no answer; returns its status. */
@@ -449,6 +650,8 @@ static int decide_call(struct weir_rls_service *service, int error,
                        weir_instant now)
 {
     weir_assert(service->taker);
+    json_decref(service->metadata);
+    service->metadata = NULL;
     if (error == WEIR_ETOOBIG) {
         limit_call(service, service->diag.text);
         return WEIR_GRPC_OK;
@@ -471,6 +674,9 @@ static int decide_call(struct weir_rls_service *service, int error,
     };
     if (service->options.headers != WEIR_RLS_HEADERS_NONE)
         write_headers(service);
+    if (service->options.metadata)
+        add_metadata(service);
+    count_answer(service);
     return WEIR_GRPC_OK;
 }
 
@@ -522,7 +728,7 @@ int weir_rls_service_answer_json(struct weir_rls_service *service,
     *out_why = weir_text_of(service->diag.text);
     if (status != WEIR_GRPC_OK)
         return status;
-    *out = weir_rls_to_json(&service->answer);
+    *out = weir_rls_to_json(&service->answer, service->metadata);
     *out_over = service->answer.code == WEIR_RLS_OVER_LIMIT;
     *out_why = weir_text_of(weir_strerror(WEIR_ENOMEM));
     return *out ? WEIR_GRPC_OK : WEIR_GRPC_RESOURCE_EXHAUSTED;
@@ -536,7 +742,7 @@ json_t *weir_rls_service_answer_big_json(struct weir_rls_service *service,
     service->peer = peer;
     limit_call(service, why);
     *out_over = service->answer.code == WEIR_RLS_OVER_LIMIT;
-    return weir_rls_to_json(&service->answer);
+    return weir_rls_to_json(&service->answer, NULL);
 }
 
 /* ---- Life ---- */
@@ -550,6 +756,7 @@ struct weir_rls_service *weir_rls_service_new(
         return NULL;
     service->host = host;
     service->options = *options;
+    service->seed = weir_clock_wall() ^ (uintptr_t)service;
     service->arena =
         (struct weir_arena){ service->memory, sizeof service->memory, 0 };
     return service;
@@ -557,6 +764,8 @@ struct weir_rls_service *weir_rls_service_new(
 
 void weir_rls_service_free(struct weir_rls_service *service)
 {
+    if (service)
+        json_decref(service->metadata);
     free(service);
 }
 

@@ -23,7 +23,10 @@ enum weir_rls_headers {
 
 struct weir_rls_options {
     enum weir_rls_headers headers;
-    bool shadow; /* every call passes; statuses show the decisions */
+    bool shadow;   /* every call passes; statuses show the decisions */
+    bool metadata; /* answers have dynamic metadata (codec/rls_metadata.h) */
+    bool jitter;   /* the reset of a limited request is up to a quarter longer,
+                    * at random */
 };
 
 struct weir_rls_service;
