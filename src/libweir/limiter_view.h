@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * libweir/limiter_view.h - read-only views of a limiter: its quotas and roots,
- * for the agent's page. Not part of the library's own interface. */
+ * for the agent's page and for answers to foreign clients. Not part of the
+ * library's own interface. */
 
 #ifndef WEIR_LIMITER_VIEW_H
 #define WEIR_LIMITER_VIEW_H

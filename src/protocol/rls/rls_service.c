@@ -20,14 +20,14 @@
  *     up, since Envoy shows whole ones. Of windows of the clock it is their
  *     end, as in the original.
  *
- * Costs afterwards. A client looks with 0 hits before a request, and charges
- * the cost after it (tokens of a language model). A look is over the limit if
+ * Costs afterwards. A client peeks with 0 hits before a request, and charges
+ * the cost after it (tokens of a language model). A peek is over the limit if
  * more than the limit was charged, as in the original, so the charge that goes
  * beyond the limit must count. It becomes a debt of the bucket, of one unit's
- * limit at most: it lasts no longer than a window of the original. Looks and
+ * limit at most: it lasts no longer than a window of the original. Peeks and
  * costs have the same keys, and a client that weighs its requests beforehand
- * has no looks: so the service remembers by a hash the keys of descriptors that
- * were looked at. Rejected: a debt for all that is denied (see above).
+ * doesn't peek: so the service remembers by a hash the keys of descriptors that
+ * were peeked at. Rejected: a debt for all that is denied (see above).
  *
  * A client's own limit (`limit` of a descriptor) is ignored: a client that
  * could set its limit could set a large one. The quota of the descriptor's name
@@ -47,7 +47,7 @@
 
 #define SHOWN_MAX 64 /* bytes of a policy's name in headers */
 /* Hashes of keys that are remembered; of more some are forgotten, until they
- * are looked at again. */
+ * are peeked at again. */
 #define POSTPAID_MAX 1024
 /* Units: the part of a fill that a root sent is of another clock. */
 #define ROUNDING 0.001
@@ -234,7 +234,7 @@ static void charge_debt(struct weir_rls_service *service, uint64_t hits,
                    NULL);
 }
 
-/* Whether the bucket that limits a look isn't above its limit, but for
+/* Whether the bucket that limits a peek isn't above its limit, but for
  * rounding: the part of its fill that a root sent is of another clock. */
 static bool is_just_full(const struct weir_rls_service *service,
                          const struct weir_reply *reply)
@@ -246,7 +246,7 @@ static bool is_just_full(const struct weir_rls_service *service,
            !view.has_window && view.fill < view.high + 0.5;
 }
 
-static void pass_look(struct weir_reply *reply)
+static void pass_peek(struct weir_reply *reply)
 {
     reply->verdict = WEIR_PASSED;
     reply->never = false;
@@ -283,7 +283,7 @@ static void decide_descriptor(struct weir_rls_service *service, uint32_t i,
     if (out->verdict != WEIR_LIMITED || out->stale)
         return;
     if (hits == 0 && is_just_full(service, out))
-        pass_look(out);
+        pass_peek(out);
     else if (is_postpaid(service, d))
         charge_debt(service, hits, out);
 }
