@@ -596,6 +596,11 @@ static void test_broken_files(void **state)
                 "    {unlimited: yes, name: x, replaces: [{name: ''}]}\n",
                 WEIR_EINVAL, 5, "empty replaces");
     refuse_file("domain: !x d\n", WEIR_ESYNTAX, 1, "tags");
+    refuse_file("domain: d\ndescriptors:\n- {key: a, metadata: [1]}\n",
+                WEIR_ESYNTAX, 3, "metadata must be a mapping");
+    refuse_file("domain: d\ndescriptors:\n- key: a\n"
+                "  rate_limit: {unlimited: yes}\n  metadata: &m {x: *m}\n",
+                WEIR_ETOOBIG, 5, "nested more than 32 deep");
     /* A cycle of aliases ends at the depth bound. */
     refuse_file("domain: d\ndescriptors: &d\n- {key: a, descriptors: *d}\n",
                 WEIR_ETOOBIG, 2, "nested more than 16 deep");
