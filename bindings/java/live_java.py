@@ -49,7 +49,8 @@ class Java(Rooted):
         ports = self.fleet.folder / f"places-{self._testMethodName}"
         path = "unix:" + str(self.fleet.folder / self._testMethodName)
         agent = subprocess.Popen(
-            [WEIR, "agent", "--roots", self.roots, "--http", ":0", "--http",
+            [WEIR, "agent", "--roots", self.roots, "--http", "127.0.0.1:0",
+             "--http",
              path, "--port-file", ports, "--log-level", "error", *options])
         self.addCleanup(agent.wait)
         self.addCleanup(agent.terminate)

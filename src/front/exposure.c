@@ -36,6 +36,8 @@ int weir_exposure_check_place(const struct weir_exposure *exposure,
     if (weir_listen_address_is_local(place) || exposure->insecure || is_safe)
         return 0;
     struct weir_diag missing;
+    char shown[WEIR_LISTEN_ADDRESS_TEXT_MAX];
+    weir_listen_address_show(place, shown);
     const char *prefix = exposure->prefix;
     if (exposure->tls_cert)
         weir_diag_put(&missing, 0, "--credentials is");
@@ -44,12 +46,25 @@ int weir_exposure_check_place(const struct weir_exposure *exposure,
                       exposure->credentials ? " and " : ", ", prefix, "key",
                       exposure->credentials ? "" : " and --credentials", " are",
                       NULL);
-    return weir_diag_set(diag, WEIR_EINVAL, option, " ", place->address.host,
-                         ": other hosts can reach that address, and ",
-                         missing.text,
-                         " missing; `weir cert` makes certificates to try. "
-                         "Or listen on loopback, or insist with --insecure",
-                         NULL);
+    /* All addresses are easily meant as loopback: the text says how that is
+     * written. */
+    bool is_all = !place->address.host[0];
+    char loopback[WEIR_LISTEN_ADDRESS_TEXT_MAX] = "";
+    struct weir_address local = { .host = "127.0.0.1",
+                                  .port = place->address.port };
+    if (is_all) {
+        loopback[0] = ' ';
+        weir_address_text(&local, loopback + 1);
+    }
+    return weir_diag_set(
+        diag, WEIR_EINVAL, option, " ", shown,
+        is_all ? ": other hosts can reach it, at all addresses of this one, "
+                 "and "
+               : ": other hosts can reach that address, and ",
+        missing.text,
+        " missing; `weir cert` makes certificates to try. Or listen on "
+        "loopback",
+        loopback, ", or insist with --insecure", NULL);
 }
 
 int weir_exposure_tls(const struct weir_exposure *exposure, const char *alpn,

@@ -3,7 +3,8 @@
  * `weir serve` and the protocols of `weir agent` alike, and which of them a
  * listen address needs.
  *
- * An address that isn't loopback needs TLS and credentials. A path needs
+ * An address that isn't loopback, also ":PORT" (all), needs TLS and
+ * credentials. A path needs
  * neither: the permissions of its folder decide which users may connect. */
 
 #ifndef WEIR_EXPOSURE_H

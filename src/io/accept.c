@@ -140,6 +140,7 @@ static void on_connections(evutil_socket_t listening, short what, void *context)
         int fd = accept4(listening, (struct sockaddr *)&peer, &len,
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
+            weir_address_unmap(&peer);
             take_socket(acceptor, fd, (struct sockaddr *)&peer);
             continue;
         }

@@ -60,8 +60,9 @@ static bool unwrap_v6(struct weir_text *host)
     return true;
 }
 
-int weir_address_parse(struct weir_text text, struct weir_address *out,
-                       struct weir_diag *diag)
+/* 'unnamed': the host of ":PORT". */
+static int parse_host_port(struct weir_text text, struct weir_text unnamed,
+                           struct weir_address *out, struct weir_diag *diag)
 {
     size_t colon = text.len;
     while (colon > 0 && text.p[colon - 1] != ':')
@@ -79,7 +80,7 @@ int weir_address_parse(struct weir_text text, struct weir_address *out,
         return weir_diag_put(diag, WEIR_ESYNTAX,
                              "a port is a number from 0 to 65535");
     if (host.len == 0)
-        host = WEIR_TEXT("127.0.0.1");
+        host = unnamed;
     if (host.len >= sizeof(out->host) ||
         (!is_host_name(host) && !unwrap_v6(&host)))
         return weir_diag_put(
@@ -90,6 +91,12 @@ int weir_address_parse(struct weir_text text, struct weir_address *out,
     memcpy(address.host, host.p, host.len);
     *out = address;
     return 0;
+}
+
+int weir_address_parse(struct weir_text text, struct weir_address *out,
+                       struct weir_diag *diag)
+{
+    return parse_host_port(text, WEIR_TEXT("127.0.0.1"), out, diag);
 }
 
 bool weir_address_is_loopback(const struct weir_address *address)
@@ -138,6 +145,20 @@ void weir_address_text(const struct weir_address *address, char *buf)
              address->host, (unsigned)address->port);
 }
 
+void weir_address_unmap(struct sockaddr_storage *address)
+{
+    struct sockaddr_in6 v6;
+    if (address->ss_family != AF_INET6)
+        return;
+    memcpy(&v6, address, sizeof v6);
+    if (!IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr))
+        return;
+    struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = v6.sin6_port };
+    memcpy(&v4.sin_addr, &v6.sin6_addr.s6_addr[12], sizeof v4.sin_addr);
+    memset(address, 0, sizeof *address);
+    memcpy(address, &v4, sizeof v4);
+}
+
 void weir_address_show(const struct sockaddr *address, char *buf)
 {
     char host[INET6_ADDRSTRLEN] = "?";
@@ -175,7 +196,7 @@ int weir_listen_address_parse(struct weir_text text,
 {
     struct weir_listen_address place = { .path = "" };
     if (text.len < 5 || memcmp(text.p, "unix:", 5) != 0) {
-        int error = weir_address_parse(text, &place.address, diag);
+        int error = parse_host_port(text, WEIR_TEXT(""), &place.address, diag);
         if (error == 0)
             *out = place;
         return error;
@@ -270,14 +291,39 @@ static uint16_t port_of(int fd)
                      : ((struct sockaddr_in *)&at)->sin_port);
 }
 
-int weir_listen_address_listen(struct weir_listen_address *place,
-                               struct weir_diag *diag)
+/* All addresses: by IPv6 a socket takes IPv4's peers too, and a host without
+ * IPv6 makes no such socket. */
+static int listen_at_all(uint16_t port, struct weir_diag *diag)
+{
+    const struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,
+                                     .sin6_port = htons(port),
+                                     .sin6_addr = in6addr_any };
+    const struct sockaddr_in v4 = { .sin_family = AF_INET,
+                                    .sin_port = htons(port),
+                                    .sin_addr = { htonl(INADDR_ANY) } };
+    int on = 1, off = 0;
+    int fd = socket(AF_INET6, FLAGS, 0);
+    bool both = fd >= 0 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off,
+                                      sizeof off) == 0;
+    if (fd >= 0 && !both)
+        close(fd);
+    if (!both)
+        fd = socket(AF_INET, FLAGS, 0);
+    if (fd < 0)
+        return refuse_to_listen(diag, errno, NULL);
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    return both ? bind_and_listen(fd, (const struct sockaddr *)&v6, sizeof v6,
+                                  diag)
+                : bind_and_listen(fd, (const struct sockaddr *)&v4, sizeof v4,
+                                  diag);
+}
+
+static int listen_at_one(const struct weir_address *address,
+                         struct weir_diag *diag)
 {
     struct sockaddr_storage at;
     socklen_t len;
-    if (place->path[0])
-        return listen_at_path(place, diag);
-    if (!weir_address_numeric(&place->address, &at, &len))
+    if (!weir_address_numeric(address, &at, &len))
         return weir_diag_put(
             diag, WEIR_EINVAL,
             "an address to listen at is numeric, as 127.0.0.1 or [::1]");
@@ -286,7 +332,17 @@ int weir_listen_address_listen(struct weir_listen_address *place,
         return refuse_to_listen(diag, errno, NULL);
     int on = 1;
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    fd = bind_and_listen(fd, (struct sockaddr *)&at, len, diag);
+    return bind_and_listen(fd, (struct sockaddr *)&at, len, diag);
+}
+
+int weir_listen_address_listen(struct weir_listen_address *place,
+                               struct weir_diag *diag)
+{
+    if (place->path[0])
+        return listen_at_path(place, diag);
+    const struct weir_address *address = &place->address;
+    int fd = address->host[0] ? listen_at_one(address, diag)
+                              : listen_at_all(address->port, diag);
     if (fd >= 0)
         place->address.port = port_of(fd);
     return fd;

@@ -9,10 +9,10 @@
 
 #include "core/base/base.h"
 
-/* "HOST:PORT", "[V6]:PORT" or ":PORT" (loopback). Names are resolved when
- * connecting. */
+/* "HOST:PORT", "[V6]:PORT" or, to connect to, ":PORT" (loopback). Names are
+ * resolved when connecting. */
 struct weir_address {
-    char host[256];
+    char host[256]; /* "", only to listen at: all addresses of this host */
     uint16_t port;
 };
 int weir_address_parse(struct weir_text text, struct weir_address *out,
@@ -28,6 +28,9 @@ bool weir_address_numeric(const struct weir_address *address,
  * WEIR_LISTEN_ADDRESS_TEXT_MAX bytes. */
 #define WEIR_LISTEN_ADDRESS_TEXT_MAX 300
 void weir_address_text(const struct weir_address *address, char *buf);
+/* Makes an IPv4 address of one that IPv6 maps (::ffff:10.0.0.1), as the peers
+ * of a socket for both have. */
+void weir_address_unmap(struct sockaddr_storage *address);
 /* Writes "127.0.0.1:41234", "[::1]:41234", or "unix" for the peer of a path,
  * into 'buf' of WEIR_PEER_MAX bytes. */
 #define WEIR_PEER_MAX 64
@@ -40,10 +43,11 @@ struct weir_text weir_address_shown_host(const char *shown);
 struct weir_listen_address {
     /* of a unix socket; "": listen at 'address' */
     char path[WEIR_LISTEN_ADDRESS_PATH_MAX + 1];
-    struct weir_address address; /* numeric; port 0: any */
+    struct weir_address address; /* numeric, or all; port 0: any */
 };
 
-/* "HOST:PORT", ":PORT" (loopback) or "unix:PATH". 0 or WEIR_ESYNTAX. */
+/* "HOST:PORT", ":PORT" (all addresses, of IPv6 and IPv4) or "unix:PATH". 0 or
+ * WEIR_ESYNTAX. */
 int weir_listen_address_parse(struct weir_text text,
                               struct weir_listen_address *out,
                               struct weir_diag *diag);

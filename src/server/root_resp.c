@@ -32,7 +32,7 @@ struct weir_root_resp {
 static void own_address(const struct weir_root_resp_options *options, char *buf)
 {
     struct weir_address own = options->listen;
-    if (strcmp(own.host, "0.0.0.0") == 0)
+    if (!own.host[0] || strcmp(own.host, "0.0.0.0") == 0)
         strcpy(own.host, "127.0.0.1");
     if (strcmp(own.host, "::") == 0)
         strcpy(own.host, "::1");

@@ -27,7 +27,8 @@ const char weir_serve_help[] =
     "Runs a root: it holds the quotas and adds up the counts of limiters.\n"
     "\n"
     "    weir serve\n"
-    "    weir serve --store sqlite:quotas.db --listen :7087 --http :7088\n"
+    "    weir serve --store sqlite:quotas.db --listen localhost:7087 \\\n"
+    "        --http localhost:7088\n"
     "\n"
     "  --store sqlite:FILE       the quotas; the file must exist (`weir store\n"
     "                            init`). Without it: a store of your own in\n"
@@ -102,7 +103,7 @@ bool weir_serve_own_file(const char *scheme, const char *name,
 void weir_serve_identity(const struct weir_serve_options *options,
                          uint16_t port, char out[WEIR_MASTER_MAX + 1])
 {
-    static const char *const every[] = { "0.0.0.0", "::" };
+    static const char *const every[] = { "", "0.0.0.0", "::" };
     struct weir_address address = options->listen;
     bool is_every = false;
     for (size_t i = 0; i < WEIR_COUNT_OF(every); i++)
@@ -200,11 +201,18 @@ static int set_store(const struct given *given)
 static int set_address(const struct given *given)
 {
     struct weir_diag inner = { 0 };
+    struct weir_listen_address place;
     int error =
-        weir_address_parse(weir_text_of(given->value), given->to, &inner);
+        weir_listen_address_parse(weir_text_of(given->value), &place, &inner);
+    if (error == 0 && place.path[0])
+        error = weir_diag_put(&inner, WEIR_EINVAL,
+                              "this listener has no unix socket, only "
+                              "HOST:PORT or :PORT");
     if (error < 0)
         return weir_diag_set(given->diag, error, "--", given->row->name, " ",
                              given->value, ": ", inner.text, NULL);
+    struct weir_address *to = given->to;
+    *to = place.address;
     return 0;
 }
 

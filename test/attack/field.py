@@ -166,7 +166,8 @@ class Field:
         self.listen, self.http = (f"127.0.0.1:{free_port()}"
                                   for _ in range(2))
         self.root_options = [*self.tls_options("--", "root"),
-                             *(["--resp", ":0"] if resp else []), *options]
+                             *(["--resp", "127.0.0.1:0"] if resp else []),
+                             *options]
         self.descriptors = descriptors
         self.start_root()
         self.weir("quota", "set", QUOTA, f"limit={LIMIT}/s",
@@ -260,7 +261,8 @@ class Field:
         ports = self.folder / "agent.ports"
         self.agent, self.places = self.start("agent", [
             WEIR, "agent", "--roots", self.listen, "--port-file", ports,
-            "--http", ":0", "--resp", ":0", "--rls", ":0",
+            "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--rls",
+            "127.0.0.1:0",
             *self.tls_options("--listener-", "agent")], ports)
         self.victim, self.log = self.agent, self.folder / "agent.log"
         until("ready", lambda: "ready: the quotas" in self.logged())

@@ -108,7 +108,8 @@ class Agents(Case):
         with open(log, "w") as errors:
             process = subprocess.Popen(
                 [WEIR, "agent", "--roots", self.root.address, "--port-file",
-                 ports, *(options or ["--http", ":0", "--resp", ":0"])],
+                 ports, *(options or ["--http", "127.0.0.1:0", "--resp",
+                                      "127.0.0.1:0"])],
                 stderr=errors, env=self.env)
         self.agents.append((process, log))
         until("the port file", lambda: process.poll() is not None or
@@ -137,7 +138,7 @@ class Agents(Case):
 
 class Redis(Agents):
     def test_throttle_is_redis_cells(self):
-        place = self.agent("--resp", ":0", "--resp",
+        place = self.agent("--resp", "127.0.0.1:0", "--resp",
                            "unix:" + self.path("r.sock"))["resp"]
         link, other = self.resp(place[0]), self.resp(place[1])
         key = "user123", 15, 30, 86400
@@ -165,7 +166,8 @@ class Redis(Agents):
                           for _ in range(7)], [6, 5, 4, 3, 2, 1, 0])
 
     def test_the_fleet_counts_a_key(self):
-        place = self.agent("--resp", ":0", "--resp-sharing", "counted",
+        place = self.agent("--resp", "127.0.0.1:0", "--resp-sharing",
+                           "counted",
                            "--memory-max", "64Ki")["resp"][0]
         link = self.resp(place)
         asked = "CL.THROTTLE", "user123", 15, 30, 86400
@@ -210,7 +212,7 @@ class Redis(Agents):
     def test_no_wait_is_longer_than_the_reset(self):
         """The random part of a wait raises the reset, and no wait is too
         short."""
-        link = self.resp(self.agent("--resp", ":0", "--resp-sharing",
+        link = self.resp(self.agent("--resp", "127.0.0.1:0", "--resp-sharing",
                                     "counted")["resp"][0])
         for key, burst, count, period in [("one", 0, 1, 3600),
                                           ("two", 1, 7, 3600),
@@ -238,7 +240,8 @@ class Redis(Agents):
             self.assertTrue(left - 1 <= wait <= reset, (left, wait, reset))
 
     def test_a_key_without_room_where_such_names_pass(self):
-        place = self.agent("--resp", ":0", "--resp-sharing", "counted",
+        place = self.agent("--resp", "127.0.0.1:0", "--resp-sharing",
+                           "counted",
                            "--memory-max", "64Ki", "--on-full",
                            "pass")["resp"][0]
         link = self.resp(place)
@@ -251,7 +254,8 @@ class Redis(Agents):
         """Two agents, each under more load than its part of the rate: together
         they pass the rate."""
         rate, burst = 200, 20
-        doors = [self.resp(self.agent("--resp", ":0", "--resp-sharing",
+        doors = [self.resp(self.agent("--resp", "127.0.0.1:0",
+                                      "--resp-sharing",
                                       "counted")["resp"][0])
                  for _ in range(2)]
         line = Resp.line("CL.THROTTLE", "together", burst - 1, rate, 1)
@@ -289,7 +293,7 @@ class Redis(Agents):
 
     def test_quotas(self):
         self.quota("site", "limit=1/h", "low_burst=3", "high_burst=3")
-        link = self.resp(self.agent("--resp", ":0")["resp"][0])
+        link = self.resp(self.agent("--resp", "127.0.0.1:0")["resp"][0])
         self.assertEqual(link.ask("WEIR.TAKE", "site", 2), [0, 1, 0, "site"])
         self.assertEqual(link.ask("WEIR.PEEK", "site"), [0, 1, 0, "site"])
         self.assertEqual(link.ask("weir.take", "site"), [0, 0, 0, "site"])
@@ -347,7 +351,7 @@ class Redis(Agents):
         # Local: a root's fill would come between two commands.
         self.quota("site", "limit=1/h", "low_burst=9", "high_burst=9",
                    "sharing=local")
-        place = self.agent("--resp", ":0")["resp"][0]
+        place = self.agent("--resp", "127.0.0.1:0")["resp"][0]
         link, other = self.resp(place), self.resp(place)
         self.assertEqual(link.ask("MULTI"), "+OK")
         for words in (["WEIR.TAKE", "site", 2], ["weir.peek", "site"],
@@ -421,7 +425,7 @@ class Redis(Agents):
                    "sharing=local")
         self.quota("a", "parent=" + top, "limit=9000/h", "low_burst=9000",
                    "high_burst=9000", "sharing=local")
-        link = self.resp(self.agent("--resp", ":0")["resp"][0])
+        link = self.resp(self.agent("--resp", "127.0.0.1:0")["resp"][0])
         link.ask("HELLO", 3)
         bound = ("-ERR a transaction has at most 256 commands and 16 KiB; "
                  "send DISCARD and smaller ones")
@@ -450,7 +454,7 @@ class Redis(Agents):
         self.assertEqual(link.ask("WEIR.PEEK", "a")[1], 999 - 3 * 256)
 
     def test_what_clients_ask_beside(self):
-        link = self.resp(self.agent("--resp", ":0")["resp"][0])
+        link = self.resp(self.agent("--resp", "127.0.0.1:0")["resp"][0])
         self.assertEqual(link.ask("PING"), "+PONG")
         self.assertEqual(link.ask("PING", "hi"), "hi")
         self.assertEqual(link.ask("ECHO", ""), "")
@@ -483,7 +487,7 @@ class Redis(Agents):
 
     def test_commands_are_described(self):
         """COMMAND as redis-server 7 answers it."""
-        link = self.resp(self.agent("--resp", ":0")["resp"][0])
+        link = self.resp(self.agent("--resp", "127.0.0.1:0")["resp"][0])
         rows = link.ask("COMMAND")
         self.assertEqual([len(row) for row in rows], [10] * len(rows))
         self.assertEqual(link.ask("COMMAND", "INFO"), rows)
@@ -538,7 +542,7 @@ class Redis(Agents):
                             .startswith("+" + command))
 
     def test_a_client_sees_itself(self):
-        place = self.agent("--resp", ":0")["resp"][0]
+        place = self.agent("--resp", "127.0.0.1:0")["resp"][0]
         link, other = self.resp(place), self.resp(place)
         other.ask("CLIENT", "SETNAME", "other")
         own = link.ask("CLIENT", "ID")
@@ -581,7 +585,7 @@ class Redis(Agents):
         self.assertEqual(link.ask("CLIENT", "GETNAME"), "you")
 
     def test_broken_clients(self):
-        place = self.agent("--resp", ":0")["resp"][0]
+        place = self.agent("--resp", "127.0.0.1:0")["resp"][0]
         for garbage, says in [
                 (b"*1\r\n:1\r\n", "-ERR Protocol error: expected '$'"),
                 (b"*1000000\r\n",
@@ -603,7 +607,7 @@ class Redis(Agents):
         """A simple request, which fetch() of any page can send, without the
         headers that don't matter here."""
         self.quota("drain", "limit=1/h", "low_burst=3", "high_burst=3")
-        place = self.agent("--resp", ":0")["resp"][0]
+        place = self.agent("--resp", "127.0.0.1:0")["resp"][0]
         for method, target in ("POST", "/"), ("POST", "/?'a"), ("GET", "/"):
             link = http.client.HTTPConnection(place, timeout=PATIENCE)
             self.addCleanup(link.close)
@@ -617,7 +621,7 @@ class Redis(Agents):
                          [0, 3, 0, "drain"])
 
     def test_who_does_not_read_waits_alone(self):
-        place = self.agent("--resp", ":0")["resp"][0]
+        place = self.agent("--resp", "127.0.0.1:0")["resp"][0]
         slow, other = self.resp(place), self.resp(place)
         slow.link.setblocking(False)
         text, sent, rounds = "x" * 10000, 0, 0
@@ -646,7 +650,7 @@ class Redis(Agents):
         resource.setrlimit(resource.RLIMIT_NOFILE, (TALKS_MAX + 1000, hard))
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE,
                         (soft, hard))
-        place = self.agent("--resp", ":0")["resp"][0]
+        place = self.agent("--resp", "127.0.0.1:0")["resp"][0]
         first = self.resp(place)
         self.assertEqual(first.ask("PING"), "+PONG")
         before = self.memory()
@@ -684,7 +688,7 @@ class Clients(Agents):
     def setUp(self):
         super().setUp()
         self.quota("site", "limit=1/h", "low_burst=2", "high_burst=2")
-        self.place = self.agent("--resp", ":0")["resp"][0]
+        self.place = self.agent("--resp", "127.0.0.1:0")["resp"][0]
         self.port = self.place.split(":")[1]
 
     def run_client(self, *command, stdin=None):
@@ -783,8 +787,9 @@ class Strangers(Agents):
         super().setUp()
         self.credentials = self.path("credentials")
         self.write(f"take token taker {TAKER}\nread token reader {READER}\n")
-        self.places = self.agent("--http", ":0", "--resp", ":0",
-                                 "--rls", ":0", "--credentials",
+        self.places = self.agent("--http", "127.0.0.1:0", "--resp",
+                                 "127.0.0.1:0",
+                                 "--rls", "127.0.0.1:0", "--credentials",
                                  self.credentials)
 
     def write(self, text):
@@ -874,7 +879,7 @@ class Strangers(Agents):
 
     def test_an_envoy_without_a_request(self):
         self.write("")
-        places = self.agent("--http", ":0", "--rls", ":0")
+        places = self.agent("--http", "127.0.0.1:0", "--rls", "127.0.0.1:0")
         rls = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
         self.assertEqual(plain_grpc.call(places["rls"][0], rls)[0], 3)
         self.places = places
@@ -907,7 +912,7 @@ class Strangers(Agents):
 
 class AtARoot(Case):
     def test_resp(self):
-        root = Root(self, "--resp", ":0", store=self.make_store())
+        root = Root(self, "--resp", "127.0.0.1:0", store=self.make_store())
         self.ok("quota", "set", "site", "limit=1/h", "low_burst=3",
                 "high_burst=3", root=root)
         link = Resp(root.ports["resp"])
@@ -928,13 +933,14 @@ class AtARoot(Case):
         for words, says in [
                 (["--resp", "0.0.0.0:0"], "--insecure"),
                 (["--resp", ":x"], "a port"),
-                (["--resp", ":0", "--credentials", "x"], "weir agent")]:
+                (["--resp", "127.0.0.1:0", "--credentials", "x"],
+                 "weir agent")]:
             done = self.run_weir("serve", *words)
             self.assertEqual(done.status, 2, words)
             self.assertIn(says, done.err, words)
 
     def test_the_fleet_counts_a_key(self):
-        root = Root(self, "--resp", ":0", "--resp-sharing", "counted",
+        root = Root(self, "--resp", "127.0.0.1:0", "--resp-sharing", "counted",
                     store=self.make_store())
         link = Resp(root.ports["resp"])
         self.addCleanup(link.close)
@@ -954,14 +960,15 @@ class Mistakes(Case):
                 (["--http", "localhost.example:0", "--insecure"], "numeric"),
                 (["--http", "unix:" + "a" * 200], "107"),
                 (["--http", "unix:/no/such/folder/x"], "No such file"),
-                (["--resp", ":0", "--resp-keys", "0"], "--resp-keys"),
-                (["--resp", ":0", "--resp-sharing", "counted", "--resp-keys",
+                (["--resp", "127.0.0.1:0", "--resp-keys", "0"], "--resp-keys"),
+                (["--resp", "127.0.0.1:0", "--resp-sharing", "counted",
+                  "--resp-keys",
                   "1"], "--memory-max"),
-                (["--resp", ":0", "--resp-sharing", "x"], "local"),
+                (["--resp", "127.0.0.1:0", "--resp-sharing", "x"], "local"),
                 (["--credentials", "/no/such"], "/no/such"),
                 (["--log-level", "loud"], "--log-level"),
                 (["--memory-max", "much"], "--memory-max"),
-                (["--rsp", ":0"], "did you mean --resp"),
+                (["--rsp", "127.0.0.1:0"], "did you mean --resp"),
                 (["what"], "'what'")]:
             done = self.run_weir("agent", *words)
             self.assertEqual(done.status, 2, words)

@@ -76,7 +76,7 @@ class Http(Agents):
 
     def test_a_quota_limits(self):
         self.quota("site", "limit=1/h", "low_burst=3", "high_burst=3")
-        place, = self.agent("--http", ":0")["http"]
+        place, = self.agent("--http", "127.0.0.1:0")["http"]
         status, headers, said = self.take(place, name="site")
         self.assertEqual((status, said), (200, {
             "verdict": "passed", "quota": "site", "remaining": 2}))
@@ -145,7 +145,7 @@ class Http(Agents):
     def test_views_of_the_page(self):
         self.quota("site", "limit=1/h", "low_burst=3", "high_burst=3")
         self.quota("user/*", "limit=5/s", "parent=site")
-        place, = self.agent("--http", ":0")["http"]
+        place, = self.agent("--http", "127.0.0.1:0")["http"]
 
         def get(path):
             return self.call(place, "GET", path)[2]
@@ -167,7 +167,7 @@ class Http(Agents):
     def test_names_of_all_kinds(self):
         self.quota("user/*", "limit=5/s", "low_burst=5", "high_burst=5")
         self.quota('ü"x', "limit=1/s", "low_burst=7", "high_burst=7")
-        place, = self.agent("--http", ":0")["http"]
+        place, = self.agent("--http", "127.0.0.1:0")["http"]
         self.assertEqual(self.take(place, name="user/7")[2]["quota"],
                          "user/7")
         _, headers, said = self.take(place, name='ü"x')
@@ -179,7 +179,7 @@ class Http(Agents):
         self.assertNotIn("RateLimit", headers)
 
     def test_policies(self):
-        place, = self.agent("--http", ":0")["http"]
+        place, = self.agent("--http", "127.0.0.1:0")["http"]
         for fields, policy in [
                 (["day", "algorithm=fixed_window", "window=1d", "limit=5/d",
                   "sharing=local"], '"day";q=5;w=86400'),
@@ -203,7 +203,7 @@ class Http(Agents):
 
     def test_lists(self):
         self.quota("a", "limit=1/h", "low_burst=20", "high_burst=20")
-        place, = self.agent("--http", ":0")["http"]
+        place, = self.agent("--http", "127.0.0.1:0")["http"]
         status, _, said = self.take(place, requests=[
             {"name": "a"}, {"name": "a", "weight": 20}, {"name": "a"},
             {"name": "b"}])
@@ -231,7 +231,7 @@ class Http(Agents):
 
     def test_permits(self):
         self.quota("db", "kind=concurrency", "limit=2", "sharing=local")
-        place, = self.agent("--http", ":0")["http"]
+        place, = self.agent("--http", "127.0.0.1:0")["http"]
         one, other = (http.client.HTTPConnection(place, timeout=PATIENCE)
                       for _ in range(2))
         status, said = self.on(one, "/v1/enter", name="db")
@@ -292,7 +292,7 @@ class Http(Agents):
 
     def test_as_many_permits_as_a_connection_may_have(self):
         self.quota("db", "kind=concurrency", "limit=5000", "sharing=local")
-        place, = self.agent("--http", ":0")["http"]
+        place, = self.agent("--http", "127.0.0.1:0")["http"]
         link = http.client.HTTPConnection(place, timeout=PATIENCE)
         for i in range(1024):
             link.request("POST", "/v1/enter", '{"name": "db"}', JSON)
@@ -336,7 +336,7 @@ class Http(Agents):
     def test_envoys_json(self):
         self.quota("envoy/shop/path=cart", "limit=60/h", "low_burst=2",
                    "high_burst=2")
-        place, = self.agent("--http", ":0")["http"]
+        place, = self.agent("--http", "127.0.0.1:0")["http"]
         status, said = self.rls(place, path="cart")
         self.assertEqual((status, said["overallCode"]), (200, "OK"))
         self.assertEqual(said["statuses"][0]["limitRemaining"], 1)
@@ -384,7 +384,8 @@ class Http(Agents):
                           " name: cart}\n")
         self.ok("quota", "import", "--from", "envoy", str(limits),
                 root=self.root)
-        place, = self.agent("--http", ":0", "--envoy-config", str(limits),
+        place, = self.agent("--http", "127.0.0.1:0", "--envoy-config",
+                            str(limits),
                             "--rls-headers", "ietf")["http"]
         self.assertEqual(self.rls(place, path="/cart")[0], 200)
         status, said = self.rls(place, path="/cart")
@@ -394,12 +395,12 @@ class Http(Agents):
         keys = [header["key"] for header in said["responseHeadersToAdd"]]
         self.assertEqual(keys, ["RateLimit-Policy", "RateLimit",
                                 "Retry-After"])
-        done = self.run_weir("agent", "--resp", ":0", "--rls-shadow")
+        done = self.run_weir("agent", "--resp", "127.0.0.1:0", "--rls-shadow")
         self.assertEqual(done.status, 2)
         self.assertIn("go with --rls or --http", done.err)
 
     def test_errors_name_their_cause(self):
-        place, = self.agent("--http", ":0")["http"]
+        place, = self.agent("--http", "127.0.0.1:0")["http"]
         for body, says in [
                 ("", "no JSON"), ("[", "line 1"), ("[]", "object"),
                 ('{"nam": "a"}', '"nam"'), ('{"name": 1}', "name"),
@@ -444,7 +445,7 @@ class Http(Agents):
                       headers={"Origin": "https://evil.example"})[0], 403)
 
     def test_health(self):
-        places = self.agent("--http", ":0", "--http",
+        places = self.agent("--http", "127.0.0.1:0", "--http",
                             "unix:" + self.path("a.sock"))["http"]
         for place in places:
             self.assertEqual(self.call(place, "GET", "/healthz")[0], 200)
@@ -461,7 +462,7 @@ class Http(Agents):
         self.assertEqual(self.take(place, name="x")[0], 200)
 
     def test_many_on_one_connection(self):
-        place, = self.agent("--http", ":0")["http"]
+        place, = self.agent("--http", "127.0.0.1:0")["http"]
         host, port = place.split(":")
         one = (b"POST /v1/take HTTP/1.1\r\nHost: localhost\r\n"
                b"Content-Type: application/json\r\n"
@@ -479,11 +480,11 @@ class Http(Agents):
         self.assertEqual(got.count(b"HTTP/1.1 404"), 1)
 
     def test_strict(self):
-        place, = self.agent("--http", ":0")["http"]
+        place, = self.agent("--http", "127.0.0.1:0")["http"]
         raw_http.check_strictness(self, place)
 
     def test_expect(self):
-        place, = self.agent("--http", ":0")["http"]
+        place, = self.agent("--http", "127.0.0.1:0")["http"]
         host, port = place.split(":")
         with socket.create_connection((host, int(port)), PATIENCE) as link:
             link.sendall(b"POST /v1/take HTTP/1.1\r\nHost: localhost\r\n"

@@ -30,7 +30,8 @@ class Start(Agents):
         """Starts an agent; returns its ports."""
         self.root.address = roots
         try:
-            places = self.agent("--http", ":0", "--resp", ":0", "--rls", ":0",
+            places = self.agent("--http", "127.0.0.1:0", "--resp",
+                                "127.0.0.1:0", "--rls", "127.0.0.1:0",
                                 *options, ready=False)
         finally:
             self.root.address = self.live

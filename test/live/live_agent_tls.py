@@ -48,8 +48,9 @@ class Agent(Case):
                       self.key, "--listener-tls-ca", self.trusted,
                       "--credentials", self.credentials]
         self.unix = f"unix:{self.folder}/resp"
-        self.places = self.agent(*self.files, "--http", ":0", "--resp", ":0",
-                                 "--resp", self.unix, "--rls", ":0")
+        self.places = self.agent(*self.files, "--http", "127.0.0.1:0",
+                                 "--resp", "127.0.0.1:0",
+                                 "--resp", self.unix, "--rls", "127.0.0.1:0")
 
     def agent(self, *options):
         ports, log = self.folder / "places", self.folder / "agent.log"
@@ -347,18 +348,46 @@ class Start(Case):
         self.assertRegex(done.stderr, pattern)
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
 
+    def test_all_addresses(self):
+        """:PORT, of each protocol, is reached by IPv4 and by IPv6."""
+        ports, log = self.folder / "every", self.folder / "every.log"
+        with open(log, "w") as errors:
+            process = subprocess.Popen(
+                [WEIR, "agent", "--roots", "127.0.0.1:9", "--http", ":0",
+                 "--resp", ":0", "--rls", ":0", "--port-file", str(ports),
+                 "--listener-tls-cert", str(self.cert), "--listener-tls-key",
+                 str(self.key), "--credentials", str(self.credentials)],
+                stderr=errors)
+        until("the places", lambda: ports.exists() or
+              process.poll() is not None)
+        self.assertIsNone(process.poll(), log.read_text())
+        places = dict(line.split("=") for line in ports.read_text().split())
+        self.assertEqual(set(places), {"http", "resp", "rls"})
+        for place in places.values():
+            self.assertRegex(place, "^:[0-9]+$")
+            for host in ("127.0.0.1", "::1"):
+                with socket.create_connection((host, int(place[1:])),
+                                              PATIENCE):
+                    pass
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(PATIENCE), 0, log.read_text())
+
     def test_what_is_missing_is_named(self):
         pair = ["--listener-tls-cert", self.cert,
                 "--listener-tls-key", self.key]
         named = ["--credentials", self.credentials]
         trust = ["--listener-tls-ca", self.certificates.ca]
         for door in ("--http", "--resp", "--rls"):
-            for place in ([door, "0.0.0.0:0"], [door, "[::]:0"]):
+            for place in ([door, "0.0.0.0:0"], [door, "[::]:0"],
+                          [door, ":0"]):
                 self.fails(f"{door} .*--listener-tls-cert, --listener-tls-key "
                            "and --credentials are missing", *place)
                 self.fails("--listener-tls-cert and --listener-tls-key are "
                            "missing", *place, *named)
                 self.fails("--credentials is missing", *place, *pair)
+            self.fails(f"{door} :0: other hosts can reach it, at all addresses "
+                       ".* Or listen on loopback 127.0.0.1:0, or insist with "
+                       "--insecure", door, ":0")
         self.fails("--listener-tls-key is missing", *pair[:2])
         self.fails("--listener-tls-cert is missing", *pair[2:])
         self.fails("--listener-tls-cert and --listener-tls-key are missing",

@@ -50,7 +50,8 @@ class Root:
         self.log = open(self.log_path, "w+")
         named = ["--store", store] if store else []
         self.process = subprocess.Popen(
-            [WEIR, "serve", "--listen", ":0", "--http", ":0", "--port-file",
+            [WEIR, "serve", "--listen", "127.0.0.1:0", "--http",
+             "127.0.0.1:0", "--port-file",
              self.ports_path, *named, *options],
             stderr=self.log, env=env or case.env)
         case.roots.append(self)
@@ -815,7 +816,7 @@ class Serve(Case):
         root = Root(self)
         for option, address, others in (
                 ("--listen", root.address, ["--http", "off"]),
-                ("--http", root.http, ["--listen", ":0"])):
+                ("--http", root.http, ["--listen", "127.0.0.1:0"])):
             said = self.fails(f"{option} {address}: .*has this port", "serve",
                               option, address, *others)
             self.assertEqual(said.count("can't listen"), 1, said)

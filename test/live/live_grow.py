@@ -145,7 +145,7 @@ class Grow(Agents):
 
     def test_a_default_agent_has_them_all(self):
         self.import_quotas()
-        place, = self.agent("--http", ":0")["http"]
+        place, = self.agent("--http", "127.0.0.1:0")["http"]
         self.has_epoch(place, QUOTAS)
         status = self.status_of(place)
         self.assertEqual((status["slots_used"], status["lacking"]),
@@ -159,7 +159,7 @@ class Grow(Agents):
     def test_more_than_memory_max(self):
         self.import_quotas()
         for number, on_full in enumerate(("refuse", "pass")):
-            place, = self.agent("--http", ":0", "--memory-max",
+            place, = self.agent("--http", "127.0.0.1:0", "--memory-max",
                                 str(SLOT * QUOTAS // 2), "--on-full",
                                 on_full)["http"]
             until("the lack of room", lambda: self.status_of(place)["lacking"])
@@ -213,7 +213,7 @@ class Grow(Agents):
     def test_values_of_a_descriptor(self):
         said = self.import_envoy()
         self.assertIn("share the limit of 1000 values", said)
-        made = self.agent("--rls", ":0", "--http", ":0")
+        made = self.agent("--rls", "127.0.0.1:0", "--http", "127.0.0.1:0")
         place, = made["http"]
         rls = Rls(made["rls"][0])
         until("the quotas",
@@ -234,7 +234,8 @@ class Grow(Agents):
     def test_values_beyond_memory_max(self):
         """They share the overflow quota's limit: as much as 10 of them."""
         self.import_envoy("--overflow", "10")
-        made = self.agent("--rls", ":0", "--http", ":0", "--memory-max",
+        made = self.agent("--rls", "127.0.0.1:0", "--http", "127.0.0.1:0",
+                          "--memory-max",
                           str(SLOT * VALUES // 2))
         place, = made["http"]
         rls = Rls(made["rls"][0])
@@ -254,7 +255,8 @@ class Grow(Agents):
 
     def test_values_beyond_without_overflow(self):
         self.import_envoy("--overflow", "0")
-        made = self.agent("--rls", ":0", "--http", ":0", "--memory-max",
+        made = self.agent("--rls", "127.0.0.1:0", "--http", "127.0.0.1:0",
+                          "--memory-max",
                           str(SLOT * VALUES // 2))
         place, = made["http"]
         rls = Rls(made["rls"][0])
@@ -285,7 +287,8 @@ class Grow(Agents):
     def test_a_parent_without_room(self):
         """It isn't taken for one that limits nothing."""
         self.quota("child", "limit=9/h", "high_burst=9")
-        place, = self.agent("--http", ":0", "--memory-max", "900000")["http"]
+        place, = self.agent("--http", "127.0.0.1:0", "--memory-max",
+                            "900000")["http"]
         for i in range(60):
             self.quota(f"log/{i}", "limit=1000/h", "algorithm=sliding_log",
                        "sharing=local")

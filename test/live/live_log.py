@@ -175,8 +175,9 @@ class Plain(Bounded, Agents):
         self.began = time.monotonic()
         self.root = Root(self, "--log-level", "debug",
                          store=self.make_store("debug.db"))
-        self.places = self.agent("--http", ":0", "--resp", ":0", "--rls",
-                                 ":0", "--log-level", "debug")
+        self.places = self.agent("--http", "127.0.0.1:0", "--resp",
+                                 "127.0.0.1:0", "--rls",
+                                 "127.0.0.1:0", "--log-level", "debug")
 
     def check_all(self):
         process, log = self.agents[-1]

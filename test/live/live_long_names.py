@@ -30,7 +30,8 @@ class LongNames(Agents):
         super().setUp()
         self.quota("envoy/shop/a=*/b=*/c=*", "glob=path", "limit=1/day",
                    "high_burst=3", "algorithm=token_bucket")
-        self.places = [self.agent("--http", ":0", "--resp", ":0",
+        self.places = [self.agent("--http", "127.0.0.1:0", "--resp",
+                                  "127.0.0.1:0",
                                   "--resp-sharing", "counted")
                        for _ in range(2)]
 
@@ -140,7 +141,7 @@ class LongNames(Agents):
 
     def test_shadow_mode(self):
         """With --rls-shadow a body over the bound passes too."""
-        self.places.append(self.agent("--http", ":0", "--rls-shadow"))
+        self.places.append(self.agent("--http", "127.0.0.1:0", "--rls-shadow"))
         status, said = self.post(2, "/json", {"domain": "d" * 70000})
         self.assertEqual((status, said), (200, {
             "overallCode": "OK", "statuses": []}))

@@ -385,8 +385,9 @@ class Memory(Case):
 
     def add_root(self):
         root = self.add("root", "serve", "--store", self.store, "--listen",
-                        f"127.0.0.1:{free_port()}", "--http", ":0", "--resp",
-                        ":0")
+                        f"127.0.0.1:{free_port()}", "--http", "127.0.0.1:0",
+                        "--resp",
+                        "127.0.0.1:0")
         for quota in (["q", "limit=1000000/h", "low_burst=1000000",
                        "high_burst=1000000"],
                       ["permits", "kind=concurrency", "limit=100000"],
@@ -397,7 +398,8 @@ class Memory(Case):
 
     def add_agent(self, root):
         agent = self.add("agent", "agent", "--roots", root.ports["listen"],
-                         "--http", ":0", "--resp", ":0", "--rls", ":0")
+                         "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0",
+                         "--rls", "127.0.0.1:0")
         until("ready", lambda: "ready: the quotas" in
               Path(agent.log).read_text())
         return agent
@@ -476,7 +478,8 @@ class Tokens(Memory):
         credentials.touch(0o600)
         credentials.write_text(f"read token reader {self.GOOD}\n")
         root = self.add("root", "serve", "--store", self.store, "--listen",
-                        ":0", "--http", ":0", "--credentials", credentials)
+                        "127.0.0.1:0", "--http", "127.0.0.1:0",
+                        "--credentials", credentials)
 
         def good(at):
             return ask_http(at["http"], "GET", "/v1/quotas", token=self.GOOD)

@@ -44,7 +44,7 @@ class Tls(Libraries):
         credentials.touch(0o600)
         credentials.write_text(f"read,edit token editor {EDIT}\n")
         root = self.add("root", "serve", "--store", self.store, "--listen",
-                        ":0", "--http", ":0", "--tls-cert",
+                        "127.0.0.1:0", "--http", "127.0.0.1:0", "--tls-cert",
                         f"{certificates.server}.pem", "--tls-key",
                         f"{certificates.server}.key", "--tls-ca",
                         certificates.ca, "--credentials", credentials)

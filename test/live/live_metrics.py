@@ -106,7 +106,7 @@ class Fleet(Agents):
         self.doorman = self.serve("doorman", "--doorman-config",
                                   "file:" + self.path("doorman.yaml"))
         self.tls = self.serve_tls()
-        self.places = self.agent("--http", ":0")
+        self.places = self.agent("--http", "127.0.0.1:0")
         self.ask("leased", *["full"] * 10, "user/1", "nobody's")
 
     def serve(self, name, *options):

@@ -268,7 +268,7 @@ class Plain(Routes, Commands, Agents):
 
     def setUp(self):
         super().setUp()
-        self.root = Root(self, "--resp", ":0",
+        self.root = Root(self, "--resp", "127.0.0.1:0",
                          store=self.make_store("origin.db"))
         self.quota(QUOTA, "limit=100/day", "low_burst=100", "high_burst=100")
 
@@ -276,19 +276,19 @@ class Plain(Routes, Commands, Agents):
         return Listener(self.root.http)
 
     def of_agent(self):
-        return Listener(self.agent("--http", ":0")["http"][0])
+        return Listener(self.agent("--http", "127.0.0.1:0")["http"][0])
 
     def test_commands_of_root(self):
         place = self.root.ports["resp"]
         self.check_commands(lambda: self.resp(place), place, None)
 
     def test_commands_of_agent(self):
-        place = self.agent("--resp", ":0")["resp"][0]
+        place = self.agent("--resp", "127.0.0.1:0")["resp"][0]
         self.check_commands(lambda: self.resp(place), place, None)
 
     def test_posts_to_grpc(self):
         """HTTP/1.1 isn't answered: browsers use HTTP/2 over TLS only."""
-        rls = self.agent("--rls", ":0")["rls"][0]
+        rls = self.agent("--rls", "127.0.0.1:0")["rls"][0]
         post = (b"POST /weir.v1.Root/Call HTTP/1.1\r\nHost: localhost\r\n"
                 b"Content-Length: %d\r\n\r\n" + PREFACE)
         for place in (self.root.address, rls):
@@ -366,14 +366,15 @@ class Documents(Agents):
     def test_man_pages(self):
         self.check_page("weir-http.7", Listener(self.root.http))
         self.check_page("weir-agent.8",
-                        Listener(self.agent("--http", ":0")["http"][0]))
+                        Listener(self.agent("--http",
+                                            "127.0.0.1:0")["http"][0]))
 
     def test_openapi(self):
         text = (SOURCE / "examples" / "openapi.yaml").read_text()
         wanted = {(match[1], method.upper()) for match in re.finditer(
             r"(?m)^  (/\S*):\n((?:    .*\n)+)", text)
             for method in re.findall(r"(?m)^    (\w+):$", match[2])}
-        listener = Listener(self.agent("--http", ":0")["http"][0])
+        listener = Listener(self.agent("--http", "127.0.0.1:0")["http"][0])
         self.assertEqual(wanted, {(route["path"], route["method"])
                                   for route in listener.routes()})
 

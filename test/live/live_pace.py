@@ -535,7 +535,8 @@ class Quota(Case):
         super().setUp()
         ports = self.path("ports")
         self.root = subprocess.Popen(
-            [WEIR, "serve", "--listen", ":0", "--http", ":0", "--port-file",
+            [WEIR, "serve", "--listen", "127.0.0.1:0", "--http",
+             "127.0.0.1:0", "--port-file",
              ports], stderr=subprocess.DEVNULL,
             cwd=self.home, env={**os.environ, "HOME": str(self.home)})
         self.addCleanup(self.root.wait)

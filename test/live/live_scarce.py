@@ -138,7 +138,8 @@ class FullDisk(Mounts):
     def test_files_of_a_start(self):
         """Nothing is left of a port file, and a store isn't made by half."""
         self.fill()
-        self.refused("serve", "--listen", ":0", "--http", "off", "--store",
+        self.refused("serve", "--listen", "127.0.0.1:0", "--http", "off",
+                     "--store",
                      self.make_store(), "--port-file", str(self.disk / "ports"))
         self.refused("store", "init", f"sqlite:{self.disk}/q.db",
                      reason="no room")
@@ -159,12 +160,13 @@ class FullDisk(Mounts):
 
     def test_shared_table(self):
         self.refused(
-            "agent", "--http", ":0", "--table", str(self.disk / "table"),
+            "agent", "--http", "127.0.0.1:0", "--table",
+            str(self.disk / "table"),
             reason="no space is left for a table there: free some")
         mount("-o", "remount,size=256m", str(self.disk))
         # The same file does when there is room.
         agent = subprocess.Popen(
-            [WEIR, "agent", "--http", ":0", "--table",
+            [WEIR, "agent", "--http", "127.0.0.1:0", "--table",
              str(self.disk / "table"), "--port-file", self.path("ports")],
             env=self.env, stderr=subprocess.DEVNULL)
         until("the agent", lambda: os.path.exists(self.path("ports")))
@@ -197,12 +199,13 @@ class ReadOnly(Mounts):
 
     def test_files_of_a_start(self):
         self.make_read_only()
-        self.refused("serve", "--listen", ":0", "--http", "off", "--store",
+        self.refused("serve", "--listen", "127.0.0.1:0", "--http", "off",
+                     "--store",
                      self.make_store(), "--port-file",
                      str(self.disk / "ports"), reason=self.REASON)
         self.refused("store", "init", f"sqlite:{self.disk}/q.db",
                      reason=self.REASON)
-        self.refused("agent", "--http", ":0", "--table",
+        self.refused("agent", "--http", "127.0.0.1:0", "--table",
                      str(self.disk / "table"), reason=self.REASON)
 
 
@@ -259,8 +262,9 @@ class Pipe(Case):
         fcntl.fcntl(writing, fcntl.F_SETFL, 0)
         ports = self.path("ports")
         root = subprocess.Popen(
-            [WEIR, "serve", "--store", self.make_store(), "--listen", ":0",
-             "--http", ":0", "--port-file", ports], stderr=writing,
+            [WEIR, "serve", "--store", self.make_store(), "--listen",
+             "127.0.0.1:0",
+             "--http", "127.0.0.1:0", "--port-file", ports], stderr=writing,
             env=self.env)
         self.addCleanup(root.wait)
         self.addCleanup(root.kill)

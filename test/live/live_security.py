@@ -868,11 +868,17 @@ class Start(Case):
         named = ["--credentials", self.credentials]
         trust = ["--tls-ca", self.certificates.ca]
         public = ["--listen", "0.0.0.0:0", "--http", "off"]
-        web = ["--http", "[::]:0", "--listen", ":0"]
-        for place in (public, web):
+        web = ["--http", "[::]:0", "--listen", "127.0.0.1:0"]
+        every = ["--listen", ":0", "--http", "off"]
+        every_web = ["--http", ":0", "--listen", "127.0.0.1:0"]
+        for place in (public, web, every, every_web):
             self.fails("--tls-cert, --tls-key and --credentials are", *place)
             self.fails("--tls-cert and --tls-key are", *place, *named)
             self.fails("--credentials is missing", *place, *pair)
+        for place in (every, every_web):
+            self.fails(f"{place[0]} :0: other hosts can reach it, at all "
+                       "addresses .* Or listen on loopback 127.0.0.1:0, or "
+                       "insist with --insecure", *place)
         self.fails("--tls-key is missing", *pair[:2])
         self.fails("--tls-cert is missing", *pair[2:])
         self.fails("--tls-cert and --tls-key are missing", *trust)
@@ -900,6 +906,35 @@ class Start(Case):
         self.assertNotIn("insecure", root.logged())
         self.assertEqual(self.ask(self.ops, "GET", "/v1/status",
                                   port=root.http)[0], 200)
+        self.assertEqual(root.stop(), 0)
+
+    def test_all_addresses(self):
+        """:PORT is each address of IPv4 and IPv6, and a peer is known by its
+        IPv4 address, not by the IPv6 address that maps it."""
+        root = self.start("--tls-cert", self.cert, "--tls-key", self.key,
+                          "--tls-ca", self.certificates.ca, "--credentials",
+                          self.credentials, listen=":0", http_at=":0")
+        self.assertRegex(root.logged(),
+                         f"limiters at :{root.grpc}, HTTP at :{root.http}")
+        self.assertEqual(self.ask(self.ops, "GET", "/v1/status",
+                                  port=root.http)[0], 200)
+        for host in ("127.0.0.1", "::1"):
+            for port in (root.grpc, root.http):
+                with socket.create_connection((host, port), PATIENCE):
+                    pass
+        with socket.create_connection(("127.0.0.1", root.http), PATIENCE) as \
+                plain:
+            plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            until("the refusal", lambda: "127.0.0.1" in root.logged())
+        self.assertNotIn("::ffff:", root.logged())
+        self.assertEqual(root.stop(), 0)
+
+    def test_all_addresses_by_insistence(self):
+        root = self.start("--insecure", listen=":0", http_at="127.0.0.1:0")
+        until("a warning", lambda: "--insecure: any client that" in
+              root.logged())
+        with socket.create_connection(("::1", root.grpc), PATIENCE):
+            pass
         self.assertEqual(root.stop(), 0)
 
     def test_insecure_insists(self):

@@ -160,7 +160,8 @@ class Tables(Case):
     def test_an_agent_stands_by(self):
         """Two agents with listeners of their own, on one table."""
         agent, deciders = self.begin()
-        other = self.agent("--http", ":0", "--port-file", self.path("places"))
+        other = self.agent("--http", "127.0.0.1:0", "--port-file",
+                           self.path("places"))
         until("the listener", lambda: os.path.exists(self.path("places")))
         self.assertNotIn("runs the shared", Path(self.log).read_text())
         self.end(agent)

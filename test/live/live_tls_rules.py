@@ -113,8 +113,9 @@ class Days(Agent):
         commands = [
             ("--tls", ["serve", "--store", f"sqlite:{self.folder}/q.db",
                        "--listen", "localhost:0", "--http", "off", *named]),
-            ("--listener-tls", ["agent", *link, "--http", ":0", *named]),
-            ("--tls", ["agent", *link, "--http", ":0"]),
+            ("--listener-tls", ["agent", *link, "--http", "127.0.0.1:0",
+                                *named]),
+            ("--tls", ["agent", *link, "--http", "127.0.0.1:0"]),
             ("--tls", ["take", "a", *link]),
             ("--tls", ["quota", "ls", *link])]
         for files, text in self.wrong:
