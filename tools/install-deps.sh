@@ -13,8 +13,9 @@ build="gcc libc6-dev make meson ninja-build pkg-config python3
 check="libcmocka-dev protobuf-c-compiler libprotobuf-c-dev
     g++ binutils clang libclang-rt-dev llvm git curl openssl
     gnuplot-nox postgresql redis-server memcached etcd-server iproute2
-    libfaketime protobuf-compiler protobuf-compiler-grpc python3-grpcio
-    python3-protobuf python3-redis python3-jsonschema python3-yaml
+    dnsmasq-base libfaketime protobuf-compiler protobuf-compiler-grpc
+    python3-grpcio python3-protobuf python3-redis python3-jsonschema
+    python3-yaml
     golang-go golang-google-grpc-dev golang-goprotobuf-dev prometheus
     chromium npm nginx nginx-dev libnginx-mod-http-lua wrk
     default-jdk-headless stress-ng node-llhttp"

@@ -266,14 +266,21 @@ struct weir_options {
     size_t struct_size;  /* set by WEIR_OPTIONS_INIT */
     const char *roots;   /* "HOST:PORT,…", up to WEIR_ROOTS_MAX, each named
                            * once; NULL: none, then every name is unknown and
-                           * passes */
+                           * passes. A HOST with several addresses means
+                           * several roots, and is followed as DNS changes;
+                           * two addresses of one root count as one. With a
+                           * HOST that is a name the limiter uses 4 roots, or
+                           * as many as are given; of more addresses, all
+                           * limiters choose the same. weir-serve(8), Roots by
+                           * name */
     const char *name;    /* the name of this process in `weir top`, up to 255
                            * bytes of clean UTF-8; NULL or "": program name and
                            * process id */
     uint64_t memory_max; /* bytes for quotas, instances and other names: the
                            * table grows up to them. Unused memory costs
                            * addresses only. A name of up to 83 bytes takes
-                           * some 0.9 KB with one root, 1.3 KB with three; a
+                           * some 0.9 KB with one root, 1.3 KB with three,
+                           * 1.5 KB if they are found by name; a
                            * longer one half as much more for each 28 bytes.
                            * 0: 1 GiB */
     enum weir_on_full on_full; /* decides names for which it has no room */
@@ -871,7 +878,7 @@ WEIR_API bool weir_event_next(struct weir *weir, struct weir_event *out);
 
 /* The state of the limiter. */
 struct weir_status {
-    uint32_t roots;      /* named in the options */
+    uint32_t roots;      /* given by address, or found by their names */
     uint32_t roots_up;   /* connected */
     uint64_t epoch;      /* of the quotas here */
     uint32_t slots;      /* that memory_max is enough for */

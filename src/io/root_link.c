@@ -27,6 +27,7 @@
 struct weir_root_link {
     struct weir_root_link_options options;
     struct weir_address address;
+    char host[sizeof(((struct weir_address *)0)->host)];
     char text[WEIR_LISTEN_ADDRESS_TEXT_MAX]; /* the address */
 
     struct weir_h2_link *link; /* owned; NULL: not connecting */
@@ -151,8 +152,8 @@ static int open_root_link(struct weir_root_link *link, struct weir_tls *tls)
         .on_open = on_root_open,
         .on_lost = on_root_lost,
     };
-    struct weir_stream *stream =
-        weir_stream_connect(link->options.base, &link->address, tls, 0, &none);
+    struct weir_stream *stream = weir_stream_connect_as(
+        link->options.base, &link->address, link->host, tls, 0, &none);
     if (stream)
         link->link = weir_h2_link_new(stream, false, &handler);
     return link->link ? 0 : WEIR_ENOMEM;
@@ -173,9 +174,9 @@ static int begin_root_link(struct weir_root_link *link, struct weir_diag *diag)
     if (error == 0)
         error = open_root_link(link, tls);
     if (error == 0)
-        link->stream = weir_h2_call(weir_h2_link_h2(link->link), WEIR_V1_LINK,
-                                    link->address.host,
-                                    authorization[0] ? authorization : NULL);
+        link->stream =
+            weir_h2_call(weir_h2_link_h2(link->link), WEIR_V1_LINK, link->host,
+                         authorization[0] ? authorization : NULL);
     explicit_bzero(authorization, sizeof(authorization));
     return error;
 }
@@ -224,6 +225,8 @@ struct weir_root_link *weir_root_link_new(
         return NULL;
     link->options = *options;
     link->address = *options->address;
+    snprintf(link->host, sizeof link->host, "%s",
+             options->host ? options->host : options->address->host);
     link->backoff = BACKOFF_FIRST;
     weir_address_text(&link->address, link->text);
     link->retry = evtimer_new(options->base, on_root_retry, link);

@@ -31,7 +31,9 @@ struct weir_root_link_handler {
 struct weir_root_link_options {
     struct event_base *base;            /* borrowed */
     const struct weir_address *address; /* copied */
-    struct weir_login *login;           /* borrowed */
+    const char *host; /* that the root's certificate is for; copied; NULL: that
+                       * of 'address' */
+    struct weir_login *login; /* borrowed */
     struct weir_root_link_handler handler;
 };
 

@@ -367,11 +367,12 @@ static struct weir_stream *stream_new(struct event_base *base)
     return NULL;
 }
 
-struct weir_stream *weir_stream_connect(struct event_base *base,
-                                        const struct weir_address *address,
-                                        struct weir_tls *tls,
-                                        weir_duration timeout,
-                                        const struct weir_stream_handler *h)
+struct weir_stream *weir_stream_connect_as(struct event_base *base,
+                                           const struct weir_address *address,
+                                           const char *host,
+                                           struct weir_tls *tls,
+                                           weir_duration timeout,
+                                           const struct weir_stream_handler *h)
 {
     struct weir_stream *stream = stream_new(base);
     if (!stream)
@@ -379,7 +380,7 @@ struct weir_stream *weir_stream_connect(struct event_base *base,
     struct weir_transport *transport = &stream->transport;
     stream->handler = *h;
     if (tls)
-        transport->tls = weir_tls_session_new(tls, address->host);
+        transport->tls = weir_tls_session_new(tls, host);
     weir_transport_arm(transport, timeout > 0 ? timeout : CONNECT_TIMEOUT);
     if ((tls && !transport->tls) || transport->why) {
         weir_transport_kill(transport);
@@ -394,6 +395,16 @@ struct weir_stream *weir_stream_connect(struct event_base *base,
     else
         resolve_name(stream, address);
     return stream;
+}
+
+struct weir_stream *weir_stream_connect(struct event_base *base,
+                                        const struct weir_address *address,
+                                        struct weir_tls *tls,
+                                        weir_duration timeout,
+                                        const struct weir_stream_handler *h)
+{
+    return weir_stream_connect_as(base, address, address->host, tls, timeout,
+                                  h);
 }
 
 void weir_stream_set_handler(struct weir_stream *stream,

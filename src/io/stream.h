@@ -40,6 +40,13 @@ struct weir_stream *weir_stream_connect(struct event_base *base,
                                         struct weir_tls *tls,
                                         weir_duration timeout,
                                         const struct weir_stream_handler *);
+/* The same, but the peer's certificate must be for 'host'. */
+struct weir_stream *weir_stream_connect_as(struct event_base *base,
+                                           const struct weir_address *address,
+                                           const char *host,
+                                           struct weir_tls *tls,
+                                           weir_duration timeout,
+                                           const struct weir_stream_handler *);
 void weir_stream_set_handler(struct weir_stream *stream,
                              const struct weir_stream_handler *handler);
 #define WEIR_STREAM_QUEUE_MAX (16u << 20) /* bytes waiting to be written */

@@ -17,6 +17,8 @@
 #include "core/base/atomic.h"
 #include "io/clock.h"
 
+#define LAST_TURNS 4 /* of the loop, once all is closed */
+
 /* ---- The reporter of a shared table ---- */
 
 /* On the background thread, as it begins: makes the table's next limiter. */
@@ -61,7 +63,7 @@ static void publish_status(struct weir *weir)
     weir->status.epoch = weir_limiter_epoch(limiter);
     weir->status.reports = weir_limiter_reports(limiter);
     for (uint32_t i = 0; i < weir->link_count; i++)
-        weir->link[i].view.epoch = weir_limiter_root_epoch(limiter, i);
+        weir->roots.view[i].epoch = weir_limiter_root_epoch(limiter, i);
     /* Relaxed: a decision beside it goes by the number before. */
     weir_store_relaxed(&weir->fleet, weir_limiter_fleet(limiter));
     weir_assert(weir->status.roots_up <= weir->link_count);
@@ -93,11 +95,7 @@ static void send_node_events(struct weir *weir)
 
 static bool is_pump_sending(const struct weir *weir)
 {
-    for (uint32_t i = 0; i < weir->link_count; i++) {
-        if (weir_root_link_queued(weir->link[i].link) > 0)
-            return true;
-    }
-    return false;
+    return weir->roots.links && weir_root_links_queued(weir->roots.links) > 0;
 }
 
 /* Lets in waiters that fit now. Returns when to do so again; not at once, or it
@@ -152,10 +150,9 @@ static bool is_pump_idle(const struct weir *weir)
 }
 
 /* Sends a message; a link that can't is dropped. */
-static void send_link_message(struct weir_client_link *link,
+static void send_link_message(struct weir *weir, uint32_t link,
                               const struct weir_message *message)
 {
-    struct weir *weir = link->weir;
     size_t size = weir_v1_size(message);
     char *out =
         weir_mem_grow(&weir_mem_system, weir->out, 1, &weir->out_size, size);
@@ -164,7 +161,7 @@ static void send_link_message(struct weir_client_link *link,
     weir->out = out;
     size_t len = weir_v1_encode(message, out, size);
     weir_assert(len == size);
-    weir_root_link_send(link->link, out, len);
+    weir_root_links_send(weir->roots.links, link, out, len);
 }
 
 /* Drains the limiter's messages and events, sets the timer. */
@@ -175,7 +172,7 @@ static void run_pump(struct weir *weir)
     struct weir_message message;
     weir_exact_root_ask(weir, now);
     while (weir_limiter_next(weir->limiter, &index, &message, now))
-        send_link_message(&weir->link[index], &message);
+        send_link_message(weir, index, &message);
     weir_exact_root_answer(weir);
     prepare_quotas(weir, now);
     weir_grow_ahead(weir, now);
@@ -193,100 +190,114 @@ static void run_pump(struct weir *weir)
 /* ---- Links to roots ---- */
 
 /* The state for views (limiter_view.h). 'why' NULL: unchanged. */
-static void note_link_state(struct weir_client_link *link, bool up,
+static void note_link_state(struct weir *weir, uint32_t link, bool up,
                             const char *why)
 {
-    pthread_mutex_lock(&link->weir->mutex);
-    link->view.up = up;
+    struct weir_limiter_view_root *view = &weir->roots.view[link];
+    pthread_mutex_lock(&weir->mutex);
+    view->up = up;
     if (why)
-        snprintf(link->view.why, sizeof link->view.why, "%s", why);
-    pthread_mutex_unlock(&link->weir->mutex);
+        snprintf(view->why, sizeof view->why, "%s", why);
+    pthread_mutex_unlock(&weir->mutex);
 }
 
-static void note_link_received(struct weir_client_link *link, weir_instant now)
+static void note_link_received(struct weir *weir, uint32_t link,
+                               weir_instant now)
 {
-    pthread_mutex_lock(&link->weir->mutex);
-    link->view.received_at = now;
-    pthread_mutex_unlock(&link->weir->mutex);
+    pthread_mutex_lock(&weir->mutex);
+    weir->roots.view[link].received_at = now;
+    pthread_mutex_unlock(&weir->mutex);
 }
 
-static void on_link_up(void *context)
+/* The link has another address. */
+static void on_link_address(void *context, uint32_t link)
 {
-    struct weir_client_link *link = context;
-    note_link_state(link, true, "");
-    weir_limiter_link(link->weir->limiter, link->index, true, weir_clock_now());
-    run_pump(link->weir);
+    struct weir *weir = context;
+    struct weir_limiter_view_root *view = &weir->roots.view[link];
+    pthread_mutex_lock(&weir->mutex);
+    *view = (struct weir_limiter_view_root){ .why = "not tried yet" };
+    snprintf(view->address, sizeof view->address, "%s",
+             weir_root_links_text(weir->roots.links, link));
+    pthread_mutex_unlock(&weir->mutex);
 }
 
-static int on_link_bytes(void *context, const void *bytes, size_t len)
+static void on_link_up(void *context, uint32_t link)
 {
-    struct weir_client_link *link = context;
-    struct weir *weir = link->weir;
+    struct weir *weir = context;
+    note_link_state(weir, link, true, "");
+    weir_limiter_link(weir->limiter, link, true, weir_clock_now());
+    run_pump(weir);
+}
+
+static int on_link_bytes(void *context, uint32_t link, const void *bytes,
+                         size_t len)
+{
+    struct weir *weir = context;
     struct weir_message message;
     weir_instant now = weir_clock_now();
     int error = weir_v1_decode(bytes, len, false, &weir->arena, &message);
     if (error == 0)
-        error = weir_limiter_receive(weir->limiter, link->index, &message, now);
+        error = weir_limiter_receive(weir->limiter, link, &message, now);
     if (error < 0)
         return error;
-    note_link_received(link, now);
+    note_link_received(weir, link, now);
+    const uint8_t *root = weir_limiter_root(weir->limiter, link);
+    if (root)
+        weir_root_links_meet(weir->roots.links, link, root);
     run_pump(weir);
     return 0;
 }
 
-static void on_link_down(void *context, const char *why)
+static void on_link_down(void *context, uint32_t link, const char *why)
 {
-    struct weir_client_link *link = context;
-    weir_instant now = weir_clock_now();
-    weir_limiter_link(link->weir->limiter, link->index, false, now);
-    note_link_state(link, false, why);
+    struct weir *weir = context;
+    weir_limiter_link(weir->limiter, link, false, weir_clock_now());
+    note_link_state(weir, link, false, why);
     if (why)
-        weir_event_report(link->weir, WEIR_EVENT_ROOT_DOWN, "%.100s: %.88s",
-                          weir_root_link_text(link->link), why);
-    run_pump(link->weir);
+        weir_event_report(weir, WEIR_EVENT_ROOT_DOWN, "%.100s: %.88s",
+                          weir_root_links_text(weir->roots.links, link), why);
+    run_pump(weir);
 }
 
 static void on_link_credential(void *context, const char *why)
 {
-    struct weir_client_link *link = context;
-    weir_event_report(link->weir, WEIR_EVENT_CREDENTIAL, "%s", why);
+    weir_event_report(context, WEIR_EVENT_CREDENTIAL, "%s", why);
 }
 
-static int make_client_link(struct weir *weir, uint32_t index)
+static int make_links(struct weir *weir)
 {
-    struct weir_client_link *link = &weir->link[index];
-    weir_assert(index < weir->link_count && !link->link);
-    link->weir = weir;
-    link->index = index;
-    struct weir_root_link_options options = {
+    weir_assert(!weir->roots.links);
+    if (weir->roots.count == 0)
+        return WEIR_OK;
+    struct weir_root_links_options options = {
         .base = weir->base,
-        .address = &link->address,
+        .roots = weir->roots.given,
+        .count = weir->roots.count,
         .login = weir->login,
-        .handler = { .context = link,
+        .handler = { .context = weir,
+                     .on_address = on_link_address,
                      .on_up = on_link_up,
                      .on_bytes = on_link_bytes,
                      .on_down = on_link_down,
                      .on_file = on_link_credential },
     };
-    link->link = weir_root_link_new(&options);
-    if (!link->link)
+    weir->roots.links = weir_root_links_new(&options);
+    if (!weir->roots.links)
         return WEIR_ENOMEM;
-    pthread_mutex_lock(&weir->mutex);
-    link->view = (struct weir_limiter_view_root){ .why = "not tried yet" };
-    snprintf(link->view.address, sizeof link->view.address, "%s",
-             weir_root_link_text(link->link));
-    pthread_mutex_unlock(&weir->mutex);
+    for (uint32_t i = 0; i < weir->link_count; i++)
+        on_link_address(weir, i);
     return WEIR_OK;
 }
 
-static void free_client_link(struct weir_client_link *link)
+static void free_links(struct weir *weir)
 {
-    weir_root_link_free(&link->link);
-    if (!link->weir) /* none was begun */
+    if (!weir->roots.links) /* none was begun */
         return;
-    pthread_mutex_lock(&link->weir->mutex);
-    link->view.address[0] = '\0';
-    pthread_mutex_unlock(&link->weir->mutex);
+    weir_root_links_free(&weir->roots.links);
+    pthread_mutex_lock(&weir->mutex);
+    for (uint32_t i = 0; i < weir->link_count; i++)
+        weir->roots.view[i].address[0] = '\0';
+    pthread_mutex_unlock(&weir->mutex);
 }
 
 /* ---- The loop ---- */
@@ -345,8 +356,8 @@ static void *run_pump_thread(void *context)
         weir_event_report(weir, WEIR_EVENT_FORKED, "%s", "");
     }
     weir_kept_restore(weir);
-    for (uint32_t i = 0; i < weir->link_count; i++)
-        weir_root_link_connect(weir->link[i].link);
+    if (weir->roots.links)
+        weir_root_links_connect(weir->roots.links);
     on_pump_time(-1, 0, weir);
     event_base_loop(weir->base, EVLOOP_NO_EXIT_ON_EMPTY);
     return NULL;
@@ -380,18 +391,13 @@ static int make_pump_loop(struct weir *weir)
     if (!weir->kick_event || !weir->timer ||
         event_add(weir->kick_event, NULL) < 0)
         return WEIR_ENOMEM;
-    for (uint32_t i = 0; i < weir->link_count; i++) {
-        int error = make_client_link(weir, i);
-        if (error < 0)
-            return error;
-    }
-    return weir_kept_open(weir);
+    int error = make_links(weir);
+    return error < 0 ? error : weir_kept_open(weir);
 }
 
 static void free_pump_loop(struct weir *weir)
 {
-    for (uint32_t i = 0; i < weir->link_count; i++)
-        free_client_link(&weir->link[i]);
+    free_links(weir);
     weir_assert(!weir->thread_runs);
     weir_kept_close(weir);
     if (weir->kick_event)
@@ -399,10 +405,12 @@ static void free_pump_loop(struct weir *weir)
     if (weir->timer)
         event_free(weir->timer);
     weir->kick_event = weir->timer = NULL;
-    /* Writes the rest of closing streams, at most: nothing else is on the loop
-     * any more. */
+    /* Writes the rest of closing streams, at most, and ends lookups, which
+     * takes a turn for each of their steps: nothing else is on the loop any
+     * more. */
     if (weir->base) {
-        event_base_loop(weir->base, EVLOOP_NONBLOCK);
+        for (int i = 0; i < LAST_TURNS; i++)
+            event_base_loop(weir->base, EVLOOP_NONBLOCK);
         event_base_free(weir->base);
     }
     if (weir->kick_fd >= 0)

@@ -36,8 +36,7 @@
 /* The parent's loop must not be freed here. */
 static void forget_parent_loop(struct weir *weir)
 {
-    for (uint32_t i = 0; i < weir->link_count; i++)
-        weir->link[i].link = NULL;
+    weir->roots.links = NULL;
     weir_login_forget(weir->login);
     weir->kick_event = weir->timer = NULL;
     weir->base = NULL;

@@ -40,7 +40,7 @@
 #include "core/table/table_grow.h"
 #include "core/table/table_permit.h"
 #include "io/login.h"
-#include "io/root_link.h"
+#include "io/root_links.h"
 #include "libweir/libweir_block.h"
 #include "libweir/libweir_exact_internal.h"
 #include "libweir/limiter_view.h"
@@ -65,12 +65,13 @@ struct event_base;
 struct weir;
 struct weir_kept;
 
-struct weir_client_link {
-    struct weir *weir; /* borrowed */
-    uint32_t index;    /* of the limiter's link */
-    struct weir_address address;
-    struct weir_root_link *link;        /* owned */
-    struct weir_limiter_view_root view; /* under the limiter's mutex */
+/* The roots that it was given, and its links to them. */
+struct weir_client_roots {
+    struct weir_address given[WEIR_ROOTS_MAX];
+    uint32_t count;
+    struct weir_root_links *links; /* owned; the background thread's */
+    /* By link, under the limiter's mutex. */
+    struct weir_limiter_view_root view[WEIR_ROOTS_MAX];
 };
 
 #define WEIR_WAITING_BUCKETS 64
@@ -210,7 +211,7 @@ struct weir {
     struct weir_limiter *limiter;
     struct event_base *base;
     struct event *kick_event, *timer;
-    struct weir_client_link link[WEIR_ROOTS_MAX];
+    struct weir_client_roots roots;
     struct weir_arena arena;
     bool tell_forked; /* as the thread's first event */
     bool full_sent;   /* event sent: adaptive quotas found no room */

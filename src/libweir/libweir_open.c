@@ -25,9 +25,10 @@
 /* A root knows one link of a limiter: a second would be taken for a move. */
 static bool is_root_named_before(const struct weir *weir)
 {
-    const struct weir_address *last = &weir->link[weir->link_count].address;
-    for (uint32_t i = 0; i < weir->link_count; i++) {
-        const struct weir_address *other = &weir->link[i].address;
+    const struct weir_client_roots *roots = &weir->roots;
+    const struct weir_address *last = &roots->given[roots->count];
+    for (uint32_t i = 0; i < roots->count; i++) {
+        const struct weir_address *other = &roots->given[i];
         if (other->port == last->port &&
             strcasecmp(other->host, last->host) == 0)
             return true;
@@ -35,23 +36,25 @@ static bool is_root_named_before(const struct weir *weir)
     return false;
 }
 
-/* "HOST:PORT,HOST:PORT" into the links. */
-static int parse_roots(struct weir *weir, const char *roots)
+/* "HOST:PORT,HOST:PORT"; a name may need more links than one. */
+static int parse_roots(struct weir *weir, const char *text)
 {
-    weir->link_count = 0;
-    while (roots && *roots) {
-        size_t len = strcspn(roots, ",");
-        if (weir->link_count == WEIR_ROOTS_MAX)
+    struct weir_client_roots *roots = &weir->roots;
+    roots->count = 0;
+    while (text && *text) {
+        size_t len = strcspn(text, ",");
+        if (roots->count == WEIR_ROOTS_MAX)
             return WEIR_EINVAL;
-        struct weir_client_link *link = &weir->link[weir->link_count];
-        struct weir_text text = { roots, len };
-        if (weir_address_parse(text, &link->address, NULL) < 0 ||
-            link->address.port == 0 || is_root_named_before(weir))
+        struct weir_address *given = &roots->given[roots->count];
+        struct weir_text one = { text, len };
+        if (weir_address_parse(one, given, NULL) < 0 || given->port == 0 ||
+            is_root_named_before(weir))
             return WEIR_EINVAL;
-        weir->link_count++;
-        roots += len;
-        roots += *roots == ',';
+        roots->count++;
+        text += len;
+        text += *text == ',';
     }
+    weir->link_count = weir_root_links_count(roots->given, roots->count);
     return WEIR_OK;
 }
 
@@ -83,8 +86,8 @@ static int check_login_options(const struct weir *weir,
                                struct weir_diag *diag)
 {
     int error = weir_login_check(login, diag);
-    for (uint32_t i = 0; i < weir->link_count && error == 0; i++)
-        error = weir_login_check_address(login, &weir->link[i].address, diag);
+    for (uint32_t i = 0; i < weir->roots.count && error == 0; i++)
+        error = weir_login_check_address(login, &weir->roots.given[i], diag);
     return error == WEIR_ENOENT ? WEIR_ETLS : error;
 }
 
@@ -393,6 +396,18 @@ int weir_sync(struct weir *weir, weir_duration timeout)
     return wait_for_status(weir, wanted, timeout);
 }
 
+/* Those that have an address, or none yet. On a shared table with the reporter
+ * in another process: those that were given. */
+static uint32_t count_roots(struct weir *weir)
+{
+    uint32_t count = 0;
+    pthread_mutex_lock(&weir->mutex);
+    for (uint32_t i = 0; i < weir->link_count; i++)
+        count += weir->roots.view[i].address[0] != '\0';
+    pthread_mutex_unlock(&weir->mutex);
+    return count > 0 ? count : weir->roots.count;
+}
+
 void weir_status(struct weir *weir, struct weir_status *out)
 {
     weir_own_ensure(weir);
@@ -405,7 +420,7 @@ void weir_status(struct weir *weir, struct weir_status *out)
     pthread_mutex_unlock(&weir->mutex);
     if (weir->block)
         weir_reporter_status(weir, out);
-    out->roots = weir->link_count;
+    out->roots = count_roots(weir);
     out->slots = weir->slots;
     out->memory_max = weir->memory_max;
     out->memory = weir_slots_bytes(weir, weir_table_committed(weir->table));
@@ -511,8 +526,8 @@ uint32_t weir_limiter_view_roots(struct weir *weir,
     pthread_mutex_lock(&weir->mutex);
     uint32_t count = 0;
     for (uint32_t i = 0; i < weir->link_count; i++)
-        if (weir->link[i].view.address[0])
-            out[count++] = weir->link[i].view;
+        if (weir->roots.view[i].address[0])
+            out[count++] = weir->roots.view[i];
     pthread_mutex_unlock(&weir->mutex);
     return count;
 }

@@ -353,7 +353,9 @@ static void make_root_node(struct serve *serve,
     }
     struct weir_region_options region = { .root = *root,
                                           .name = weir_text_of(options->region),
-                                          .upstreams = options->upstreams,
+                                          .upstreams = weir_root_links_count(
+                                              options->upstream,
+                                              options->upstreams),
                                           .slots = options->slots };
     serve->region = weir_region_new(&region, now);
     if (serve->region)

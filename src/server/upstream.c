@@ -14,13 +14,6 @@
 
 #include "codec/weir_v1.h"
 #include "io/clock.h"
-#include "io/root_link.h"
-
-struct up_link {
-    struct weir_upstream *upstream;
-    uint32_t index;
-    struct weir_root_link *link; /* owned */
-};
 
 struct weir_upstream {
     struct weir_upstream_options options;
@@ -28,10 +21,9 @@ struct weir_upstream {
     struct weir_login *login;   /* owned, as all below */
     struct event *start;
     char *name;
-    struct up_link links[WEIR_ROOTS_MAX];
-    const char *addresses[WEIR_ROOTS_MAX]; /* of the links */
-    bool up[WEIR_ROOTS_MAX];
-    bool serving; /* from the snapshot */
+    struct weir_root_links *links;
+    bool up[WEIR_ROOTS_MAX]; /* by link */
+    bool serving;            /* from the snapshot */
     char text[1024];
     struct weir_arena arena; /* of the decoder */
     char *out;               /* of the encoder */
@@ -150,55 +142,61 @@ static void wake_root_loop(struct weir_upstream *upstream)
 
 /* ---- A link ---- */
 
-static void on_upstream_up(void *context)
+static void on_upstream_up(void *context, uint32_t link)
 {
-    struct up_link *link = context;
-    struct weir_upstream *upstream = link->upstream;
-    upstream->up[link->index] = true;
-    weir_region_up_link(upstream->region, link->index, true, weir_clock_now());
+    struct weir_upstream *upstream = context;
+    upstream->up[link] = true;
+    weir_region_up_link(upstream->region, link, true, weir_clock_now());
     wake_root_loop(upstream);
 }
 
-static int on_upstream_bytes(void *context, const void *bytes, size_t len)
+static int on_upstream_bytes(void *context, uint32_t link, const void *bytes,
+                             size_t len)
 {
-    struct up_link *link = context;
-    struct weir_upstream *upstream = link->upstream;
+    struct weir_upstream *upstream = context;
     struct weir_message message;
     upstream->arena.used = 0;
     int error = weir_v1_decode(bytes, len, false, &upstream->arena, &message);
     if (error == 0)
-        error = weir_region_up_receive(upstream->region, link->index, &message,
+        error = weir_region_up_receive(upstream->region, link, &message,
                                        weir_clock_now());
+    const uint8_t *root =
+        error == 0 ? weir_region_up_root(upstream->region, link) : NULL;
+    if (root)
+        weir_root_links_meet(upstream->links, link, root);
     wake_root_loop(upstream);
     return error;
 }
 
-static void on_upstream_down(void *context, const char *why)
+static void on_upstream_down(void *context, uint32_t link, const char *why)
 {
-    struct up_link *link = context;
-    struct weir_upstream *upstream = link->upstream;
-    bool was_up = upstream->up[link->index];
-    upstream->up[link->index] = false;
-    weir_region_up_link(upstream->region, link->index, false, weir_clock_now());
+    struct weir_upstream *upstream = context;
+    bool was_up = upstream->up[link];
+    upstream->up[link] = false;
+    weir_region_up_link(upstream->region, link, false, weir_clock_now());
     wake_root_loop(upstream);
     if (!why)
         return;
-    const char *misplaced =
-        weir_region_misplaced(upstream->region, link->index);
+    const char *misplaced = weir_region_misplaced(upstream->region, link);
     if (misplaced && was_up)
         why = misplaced; /* else it keeps the reason from before */
     struct weir_event event = { .type = WEIR_EVENT_ROOT_DOWN };
     snprintf(event.text, sizeof event.text, "%.100s: %.88s",
-             weir_root_link_text(link->link), why);
+             weir_root_links_text(upstream->links, link), why);
     log_upstream_event(upstream, &event);
+}
+
+static void on_upstream_address(void *context, uint32_t link)
+{
+    (void)context;
+    (void)link;
 }
 
 static void on_upstream_file(void *context, const char *why)
 {
-    struct up_link *link = context;
     struct weir_event event = { .type = WEIR_EVENT_CREDENTIAL };
     snprintf(event.text, sizeof event.text, "%.191s", why);
-    log_upstream_event(link->upstream, &event);
+    log_upstream_event(context, &event);
 }
 
 /* ---- The loop's turn ---- */
@@ -222,7 +220,7 @@ void weir_upstream_flush(struct weir_upstream *upstream, weir_instant now)
         if (!fit_out(upstream, size))
             continue;
         size_t len = weir_v1_encode(&message, upstream->out, size);
-        weir_root_link_send(upstream->links[index].link, upstream->out, len);
+        weir_root_links_send(upstream->links, index, upstream->out, len);
     }
     log_upstream_events(upstream);
 }
@@ -234,34 +232,38 @@ static void on_start(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     struct weir_upstream *upstream = context;
-    for (uint32_t i = 0; i < upstream->options.count; i++)
-        weir_root_link_connect(upstream->links[i].link);
+    weir_root_links_connect(upstream->links);
 }
 
-static bool make_link(struct weir_upstream *upstream, uint32_t index)
+/* The roots as they were given, for people. */
+static void write_text(struct weir_upstream *upstream)
 {
-    struct up_link *link = &upstream->links[index];
-    struct weir_root_link_options options = {
+    size_t len = 0;
+    for (uint32_t i = 0; i < upstream->options.count; i++) {
+        char shown[WEIR_LISTEN_ADDRESS_TEXT_MAX];
+        weir_address_text(&upstream->options.addresses[i], shown);
+        snprintf(upstream->text + len, sizeof upstream->text - len, "%s%s",
+                 i > 0 ? ", " : "", shown);
+        len = strlen(upstream->text);
+    }
+}
+
+static bool make_links(struct weir_upstream *upstream)
+{
+    const struct weir_root_links_options options = {
         .base = upstream->options.base,
-        .address = &upstream->options.addresses[index],
+        .roots = upstream->options.addresses,
+        .count = upstream->options.count,
         .login = upstream->login,
-        .handler = { .context = link,
+        .handler = { .context = upstream,
+                     .on_address = on_upstream_address,
                      .on_up = on_upstream_up,
                      .on_bytes = on_upstream_bytes,
                      .on_down = on_upstream_down,
                      .on_file = on_upstream_file },
     };
-    weir_assert(index < WEIR_ROOTS_MAX);
-    link->upstream = upstream;
-    link->index = index;
-    link->link = weir_root_link_new(&options);
-    if (!link->link)
-        return false;
-    upstream->addresses[index] = weir_root_link_text(link->link);
-    size_t len = strlen(upstream->text);
-    snprintf(upstream->text + len, sizeof upstream->text - len, "%s%s",
-             index > 0 ? ", " : "", upstream->addresses[index]);
-    return true;
+    upstream->links = weir_root_links_new(&options);
+    return upstream->links != NULL;
 }
 
 static bool make_upstream_parts(struct weir_upstream *upstream)
@@ -275,10 +277,8 @@ static bool make_upstream_parts(struct weir_upstream *upstream)
     if (!upstream->name || !upstream->login || !upstream->arena.base ||
         !upstream->start)
         return false;
-    for (uint32_t i = 0; i < options->count; i++)
-        if (!make_link(upstream, i))
-            return false;
-    return true;
+    write_text(upstream);
+    return make_links(upstream);
 }
 
 int weir_upstream_new(const struct weir_upstream_options *options,
@@ -314,8 +314,7 @@ void weir_upstream_free(struct weir_upstream **upstream)
     struct weir_upstream *u = *upstream;
     if (!u)
         return;
-    for (uint32_t i = 0; i < u->options.count; i++)
-        weir_root_link_free(&u->links[i].link);
+    weir_root_links_free(&u->links);
     if (u->start)
         event_free(u->start);
     weir_login_free(&u->login);
@@ -331,16 +330,19 @@ void weir_upstream_free(struct weir_upstream **upstream)
 void weir_upstream_look(const struct weir_upstream *upstream,
                         struct weir_upstream_state *out, weir_instant now)
 {
-    *out = (struct weir_upstream_state){
-        .name = upstream->name,
-        .count = upstream->options.count,
-        .addresses = upstream->addresses,
-    };
-    for (uint32_t i = 0; i < out->count; i++) {
-        out->problems[i] = weir_region_misplaced(upstream->region, i);
+    *out = (struct weir_upstream_state){ .name = upstream->name };
+    uint32_t links = weir_root_links_count(upstream->options.addresses,
+                                           upstream->options.count);
+    for (uint32_t i = 0; i < links; i++) {
+        const char *text = weir_root_links_text(upstream->links, i);
+        if (!text[0])
+            continue;
+        uint32_t at = out->count++;
+        out->addresses[at] = text;
+        out->problems[at] = weir_region_misplaced(upstream->region, i);
         /* A link that was refused is tried again, and counts as connected each
          * time until it is refused once more. */
-        out->up[i] = upstream->up[i] && !out->problems[i];
+        out->up[at] = upstream->up[i] && !out->problems[at];
     }
     weir_region_look(upstream->region, &out->region, now);
 }

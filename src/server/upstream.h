@@ -16,6 +16,7 @@
 #include "core/node/region.h"
 #include "front/log.h"
 #include "io/login.h"
+#include "io/root_links.h"
 #include "io/snapshot.h"
 
 struct event_base;
@@ -25,10 +26,11 @@ struct weir_upstream_options {
     struct event_base *base; /* borrowed, as the next */
     struct weir_region *region;
     const char *name;                     /* of the region; copied */
-    const struct weir_address *addresses; /* copied */
-    uint32_t count;                  /* 1 .. WEIR_ROOTS_MAX, as of the region */
-    struct weir_login_options login; /* the paths are copied */
-    struct weir_log *log;            /* borrowed */
+    const struct weir_address *addresses; /* borrowed, for as long */
+    uint32_t count;                       /* 1 .. WEIR_ROOTS_MAX; the region has
+                                           * weir_root_links_count() links */
+    struct weir_login_options login;      /* the paths are copied */
+    struct weir_log *log;                 /* borrowed */
     /* The quotas until an upstream root answers; borrowed; NULL: none. */
     struct weir_snapshot *snapshot;
     /* A message came from above: a turn of the root's loop is due. */
@@ -50,11 +52,11 @@ void weir_upstream_flush(struct weir_upstream *upstream, weir_instant now);
 /* ---- State for people ---- */
 
 struct weir_upstream_state {
-    const char *name;                     /* of the region; borrowed */
-    uint32_t count;                       /* upstream roots … */
-    const char *const *addresses;         /* … as text; borrowed */
-    bool up[WEIR_ROOTS_MAX];              /* … connected, and not refused */
-    const char *problems[WEIR_ROOTS_MAX]; /* why it was refused; static; NULL:
+    const char *name;                      /* of the region; borrowed */
+    uint32_t count;                        /* upstream roots … */
+    const char *addresses[WEIR_ROOTS_MAX]; /* … as text; borrowed */
+    bool up[WEIR_ROOTS_MAX];               /* … connected, and not refused */
+    const char *problems[WEIR_ROOTS_MAX];  /* why it was refused; static; NULL:
                                            * it wasn't */
     struct weir_region_state region;
 };

@@ -863,6 +863,14 @@ uint64_t weir_limiter_session(const struct weir_limiter *limiter,
     return link->state == LINK_UP ? link->session : 0;
 }
 
+const uint8_t *weir_limiter_root(const struct weir_limiter *limiter,
+                                 uint32_t index)
+{
+    weir_assert(index < limiter->link_count);
+    const struct limiter_link *link = &limiter->link[index];
+    return link->state == LINK_UP ? link->root : NULL;
+}
+
 bool weir_limiter_settled(const struct weir_limiter *limiter)
 {
     for (uint32_t i = 0; i < limiter->link_count; i++) {

@@ -122,6 +122,9 @@ uint64_t weir_limiter_root_epoch(const struct weir_limiter *limiter,
 /* The session of a link that is up, i.e. welcomed; else 0. */
 uint64_t weir_limiter_session(const struct weir_limiter *limiter,
                               uint32_t link);
+/* The incarnation of the root at a link that is up, borrowed; else NULL. */
+const uint8_t *weir_limiter_root(const struct weir_limiter *limiter,
+                                 uint32_t link);
 /* Reports all counts up to now as soon as possible, not at the interval's
  * end. */
 void weir_limiter_hurry(struct weir_limiter *limiter, weir_instant now);

@@ -577,6 +577,12 @@ const char *weir_region_misplaced(const struct weir_region *region,
 
 /* ---- The upstream half ---- */
 
+const uint8_t *weir_region_up_root(const struct weir_region *region,
+                                   uint32_t link)
+{
+    return weir_limiter_root(region->limiter, link);
+}
+
 void weir_region_up_link(struct weir_region *region, uint32_t link, bool up,
                          weir_instant now)
 {

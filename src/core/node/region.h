@@ -70,6 +70,11 @@ bool weir_region_up_event(struct weir_region *region, struct weir_event *out);
 
 /* ---- Both ---- */
 
+/* The incarnation of the root at an upstream link that is up, borrowed; else
+ * NULL. */
+const uint8_t *weir_region_up_root(const struct weir_region *region,
+                                   uint32_t link);
+
 /* Why the upstream root was refused, as a text; NULL: it wasn't. It is refused
  * if its way to the top has a region of our name (it is this root, another of
  * the region, or one below), or if it is of another tier than the others:

@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""live_names.py - roots that are found by names: a DNS server (dnsmasq) on
+loopback, roots on addresses of loopback, and limiters that know one name.
+
+The test has namespaces of its own (netns.py): in them /etc/resolv.conf names
+this DNS server, and each root has an address with the usual port."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import unittest
+import urllib.request
+from pathlib import Path
+
+import netns
+from live_fleet import WEIR, Fleet, Root
+from patience import PATIENCE, until, until_equal
+
+NAME = "weir.test"
+ROOTS = f"{NAME}:7077"
+ROOT_DOWN = 2              # enum weir_event_type
+BY_NAME = 4                # WEIR_ROOTS_BY_NAME
+LOAD = "q=200"
+
+
+class Dns:
+    """A DNS server with the addresses of names in a file, and a log of the
+    questions."""
+
+    def __init__(self, folder):
+        self.hosts, self.log = folder / "hosts", folder / "dns.log"
+        self.resolv = folder / "resolv.conf"
+        self.resolv.write_text("nameserver 127.0.0.1\n")
+        subprocess.run(["mount", "--bind", self.resolv, "/etc/resolv.conf"],
+                       check=True)
+        self.hosts.write_text("")
+        self.start()
+
+    def start(self):
+        reads = self.logged().count("read ")
+        self.process = subprocess.Popen(
+            ["dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null",
+             "--user=root", "--pid-file=", "--no-resolv", "--no-hosts",
+             "--local=/test/", f"--addn-hosts={self.hosts}", "--local-ttl=0",
+             "--listen-address=127.0.0.1", "--bind-interfaces",
+             "--log-queries", f"--log-facility={self.log}"])
+        until("the DNS server", lambda:
+              self.logged().count("read ") > reads)
+
+    def logged(self):
+        return self.log.read_text() if self.log.exists() else ""
+
+    def set(self, *addresses, name=NAME):
+        """From the next question on the name has these addresses."""
+        others = [line for line in self.hosts.read_text().splitlines()
+                  if line.split()[1] != name]
+        lines = others + [f"{address} {name}" for address in addresses]
+        reads = self.logged().count("read ")
+        self.hosts.write_text("".join(line + "\n" for line in lines))
+        self.process.send_signal(signal.SIGHUP)
+        until("the DNS server has read it",
+              lambda: self.logged().count("read ") > reads)
+
+    def asked(self, name=NAME):
+        """Questions so far; a client may write the name in any case."""
+        return self.logged().lower().count(f"query[a] {name} ")
+
+    def until_asked(self, times, name=NAME):
+        """Waits for so many more questions."""
+        wanted = self.asked(name) + times
+        until(f"{times} more questions", lambda: self.asked(name) >= wanted)
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Placed(Root):
+    """A root at an address with the usual ports."""
+
+    def __init__(self, fleet, address, *options, listen=None):
+        self.fleet, self.options, self.env = fleet, options, None
+        self.listen = listen or f"{address}:7077"
+        self.http = f"{address}:7078"
+        self.number = len(fleet.roots)
+        fleet.roots.append(self)
+        self.start()
+
+    def limiters(self):
+        """The names of the limiters that are connected."""
+        return sorted(limiter["name"] for limiter in self.status()["limiters"]
+                      if limiter["connected"])
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.fleet = Fleet()
+        self.addCleanup(self.fleet.close)
+        self.dns = Dns(self.fleet.folder)
+        self.addCleanup(subprocess.run, ["umount", "/etc/resolv.conf"])
+        self.addCleanup(self.dns.stop)
+
+    def place(self, *numbers):
+        return [Placed(self.fleet, f"127.0.0.{number}") for number in numbers]
+
+    def agent(self, roots=ROOTS):
+        """An agent; returns a function that reads its /v1/roots."""
+        ports = self.fleet.folder / "agent.ports"
+        log = open(self.fleet.folder / "agent.log", "w")
+        self.addCleanup(log.close)
+        process = subprocess.Popen(
+            [WEIR, "agent", "--roots", roots, "--http", "127.0.0.1:0",
+             "--port-file", ports], stderr=log)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        until("the agent's port", ports.exists)
+        place = ports.read_text().strip().split("=")[1]
+
+        def read(path="/v1/roots"):
+            with urllib.request.urlopen(f"http://{place}{path}",
+                                        timeout=PATIENCE) as answer:
+                return answer.read().decode()
+        return read
+
+    def until_up(self, read, *addresses):
+        """Waits until the agent is connected to these, and knows no other."""
+        wanted = sorted((f"{address}:7077", True) for address in addresses)
+        until_equal("the agent's roots", wanted, lambda: sorted(
+            (root["address"], root["up"])
+            for root in json.loads(read())["roots"]))
+
+    def until_counted(self, roots, name, passed):
+        until_equal(f"the roots' counts of {name}", [passed] * len(roots),
+                    lambda: [root.usage().get(name, {}).get("passed")
+                             for root in roots])
+
+
+class Names(Case):
+    def test_all_addresses_are_used_and_followed(self):
+        """Two roots by one name; one is killed, and another takes its place
+        under another address. Each count is at each living root once."""
+        first, second = self.place(2, 3)
+        self.fleet.set("q", "limit=100000/s")
+        self.dns.set("127.0.0.2", "127.0.0.3")
+        limiter = self.fleet.add_limiter([LOAD], roots=ROOTS, ready=True)
+        self.fleet.wait_linked(2)
+        first.kill()
+        self.fleet.wait_linked(1)
+        third, = self.place(4)
+        self.dns.set("127.0.0.3", "127.0.0.4")
+        until("the new root has the limiter", third.limiters)
+        self.fleet.wait_linked(2)
+        # Killed again, and back at its address.
+        second.kill()
+        self.fleet.wait_linked(1)
+        second.start()
+        self.fleet.wait_linked(2)
+        limiter.tell("rest")
+        until("the last bin", lambda: limiter.told("rest"))
+        passed = limiter.seen()["seen"]["q"][1]
+        self.assertGreater(passed, 0)
+        until("the fill of both", lambda: all(
+            root.usage().get("q") for root in (second, third)))
+        self.assertEqual(limiter.seen()["roots_up"], 2)
+
+    def test_counts_are_exact_at_each(self):
+        roots = self.place(2, 3, 4)
+        self.fleet.set("q", "limit=100000/s")
+        self.dns.set("127.0.0.2", "127.0.0.3", "127.0.0.4")
+        limiter = self.fleet.add_limiter([LOAD], roots=ROOTS, ready=True)
+        self.fleet.wait_linked(3)
+        limiter.tell("rest")
+        until("the last bin", lambda: limiter.told("rest"))
+        self.until_counted(roots, "q", limiter.seen()["seen"]["q"][1])
+
+    def test_two_addresses_of_one_root(self):
+        """IPv4 and IPv6 of one root are one root: one link, and each count is
+        there once."""
+        both = Placed(self.fleet, "127.0.0.2", "--insecure", listen=":7077")
+        self.fleet.set("q", "limit=100000/s")
+        self.dns.set("127.0.0.2", "::1")
+        read = self.agent()
+
+        def is_one():
+            known = json.loads(read())["roots"]
+            return len(known) == 1 and known[0]["up"]
+        until("one link", is_one)
+        self.dns.until_asked(2)
+        until("still one link", is_one)
+        limiter = self.fleet.add_limiter([LOAD], roots=ROOTS, ready=True)
+        self.fleet.wait_linked(1)
+        limiter.tell("rest")
+        until("the last bin", lambda: limiter.told("rest"))
+        self.until_counted([both], "q", limiter.seen()["seen"]["q"][1])
+        # The other address takes over when the first can't be reached.
+        both.kill()
+        both.options = ()
+        both.listen = "[::1]:7077"
+        both.start()
+        until("the other address", lambda: {
+            root["address"]: root["up"]
+            for root in json.loads(read())["roots"]} == {
+                "[::1]:7077": True, "127.0.0.2:7077": False})
+
+    def test_two_names_of_one_root(self):
+        self.place(2)
+        self.dns.set("127.0.0.2")
+        self.dns.set("127.0.0.2", name="also.test")
+        read = self.agent(f"{ROOTS},also.test:7077,127.0.0.2:7077")
+        self.until_up(read, "127.0.0.2")
+
+    def test_without_an_answer_that_which_is_known_stays(self):
+        self.place(2, 3)
+        self.dns.set("127.0.0.2", "127.0.0.3")
+        read = self.agent()
+        self.until_up(read, "127.0.0.2", "127.0.0.3")
+        self.dns.set()   # the name is gone
+        self.dns.until_asked(2)
+        self.until_up(read, "127.0.0.2", "127.0.0.3")
+        self.dns.stop()  # no server
+        self.fleet.roots[0].kill()
+        until("a link is lost", lambda: any(
+            not root["up"] for root in json.loads(read())["roots"]))
+        self.fleet.roots[0].start()
+        self.until_up(read, "127.0.0.2", "127.0.0.3")
+        self.dns.start()
+        self.dns.set("127.0.0.3")
+        self.fleet.roots[0].kill()
+        self.until_up(read, "127.0.0.3")
+
+    def test_a_name_that_comes_later(self):
+        self.place(2)
+        limiter = self.fleet.add_limiter([LOAD], roots=ROOTS)
+        until("the reason", lambda: [
+            line for line in limiter.told("event")
+            if line["event"] == ROOT_DOWN and ROOTS in line["text"]])
+        self.dns.set("127.0.0.2")
+        self.fleet.wait_linked(1)
+
+    def test_more_roots_than_links(self):
+        """All limiters choose the same."""
+        numbers = range(2, 2 + BY_NAME + 2)
+        roots = self.place(*numbers)
+        self.dns.set(*(f"127.0.0.{number}" for number in numbers))
+        for _ in range(3):
+            self.fleet.add_limiter([LOAD], roots=ROOTS)
+        self.fleet.wait_linked(BY_NAME)
+        until_equal("limiters of each root", [0, 0] + [3] * BY_NAME,
+                    lambda: sorted(len(root.limiters()) for root in roots))
+
+    def test_certificates_are_for_the_name(self):
+        """Not for the addresses that DNS says it has."""
+        folder = self.fleet.folder
+        self.fleet.weir("cert", "ca", str(folder / "certs"))
+        for host in (NAME, "other.test"):
+            self.fleet.weir("cert", "server", str(folder / "certs"), host)
+
+        def place(number, host):
+            return Placed(self.fleet, f"127.0.0.{number}", "--tls-cert",
+                          str(folder / "certs" / f"{host}.pem"), "--tls-key",
+                          str(folder / "certs" / f"{host}.key"))
+        place(2, NAME)
+        place(3, NAME)
+        place(4, "other.test")
+        self.dns.set("127.0.0.2", "127.0.0.3", "127.0.0.4")
+        limiter = self.fleet.add_limiter(
+            [LOAD], roots=ROOTS, env={
+                **os.environ, "WEIR_TLS_CA": str(folder / "certs/ca.pem")})
+        self.fleet.wait_linked(2)
+        until("the refusal", lambda: [
+            line for line in limiter.told("event")
+            if line["event"] == ROOT_DOWN and "127.0.0.4" in line["text"]])
+        self.fleet.wait_linked(2)
+
+    def test_a_region_follows_too(self):
+        first, second = self.place(2, 3)
+        self.dns.set("127.0.0.2")
+        log = open(self.fleet.folder / "region.log", "w")
+        self.addCleanup(log.close)
+        process = subprocess.Popen(
+            [WEIR, "serve", "--region", "eu", "--upstream", ROOTS, "--listen",
+             "127.0.0.9:7077", "--http", "127.0.0.9:7078", "--snapshot",
+             "off"], stderr=log)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        until("the first root has it", first.limiters)
+        self.dns.set("127.0.0.3")
+        first.kill()
+        until("the second root has it", second.limiters)
+
+
+def main():
+    netns.seclude()
+    netns.ip("link", "set", "lo", "up")
+    unittest.main(verbosity=2)
+
+
+if __name__ == "__main__":
+    main()
