@@ -38,6 +38,7 @@ const (
 	Reporter      EventType = C.WEIR_EVENT_REPORTER
 	Denied        EventType = C.WEIR_EVENT_DENIED
 	Snapshot      EventType = C.WEIR_EVENT_SNAPSHOT
+	FewRoots      EventType = C.WEIR_EVENT_FEW_ROOTS
 )
 
 // Event is news for an operator.

@@ -427,6 +427,8 @@ func (l *Limiter) EnterClass(name string, weight uint64,
 // Status is struct weir_status.
 type Status struct {
 	Roots, RootsUp, Slots, SlotsUsed      uint32
+	RootsThere                            uint32 // 0: not known
+	FewRoots                              bool
 	Lacking                               uint32
 	Memory, MemoryMax                     uint64
 	Adaptive, AdaptiveOverflowed, Waiting uint32
@@ -447,7 +449,9 @@ func (l *Limiter) Status() Status {
 	C.weir_status(l.weir, &s)
 	return Status{
 		Roots: uint32(s.roots), RootsUp: uint32(s.roots_up),
-		Slots: uint32(s.slots), SlotsUsed: uint32(s.slots_used),
+		RootsThere: uint32(s.roots_there),
+		FewRoots:   bool(s.few_roots),
+		Slots:      uint32(s.slots), SlotsUsed: uint32(s.slots_used),
 		Memory: uint64(s.memory), MemoryMax: uint64(s.memory_max),
 		Lacking: uint32(s.lacking),
 		Epoch:   uint64(s.epoch), Unknown: uint64(s.unknown),

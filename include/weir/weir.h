@@ -209,9 +209,14 @@ enum weir_event_type {
                                * from the quota 'text': its counts stay in
                                * this process, and an exact or leased one
                                * goes by on_stale */
-    WEIR_EVENT_SNAPSHOT        /* the snapshot's quotas are in force, or it
+    WEIR_EVENT_SNAPSHOT,       /* the snapshot's quotas are in force, or it
                                * can't be read, or written: 'text' says which,
                                * and why */
+    WEIR_EVENT_FEW_ROOTS       /* there are more roots than this limiter is
+                               * connected to, for a minute: a load balancer
+                               * before them, say. Each root then counts a part
+                               * of the fleet, and together they pass up to so
+                               * many times the limit; 'text' has the numbers */
 };
 
 struct weir_event {
@@ -878,12 +883,15 @@ WEIR_API bool weir_event_next(struct weir *weir, struct weir_event *out);
 
 /* The state of the limiter. */
 struct weir_status {
-    uint32_t roots;      /* given by address, or found by their names */
-    uint32_t roots_up;   /* connected */
-    uint64_t epoch;      /* of the quotas here */
-    uint32_t slots;      /* that memory_max is enough for */
-    uint32_t slots_used; /* quotas, templates and instances */
-    uint64_t memory;     /* bytes committed for slots, of … */
+    uint32_t roots;       /* given by address, or found by their names */
+    uint32_t roots_up;    /* connected */
+    uint32_t roots_there; /* that share the roots' store; 0: not known */
+    bool few_roots;       /* more than connected, for a minute
+                          * (WEIR_EVENT_FEW_ROOTS) */
+    uint64_t epoch;       /* of the quotas here */
+    uint32_t slots;       /* that memory_max is enough for */
+    uint32_t slots_used;  /* quotas, templates and instances */
+    uint64_t memory;      /* bytes committed for slots, of … */
     uint64_t memory_max; /* … these; less than the option's if the process may
                           * not reserve so many addresses */
     uint32_t lacking;    /* quotas that found no room */

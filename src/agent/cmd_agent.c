@@ -379,6 +379,7 @@ static enum weir_log_level level_of_event(enum weir_event_type type)
     case WEIR_EVENT_ADAPTIVE_FULL:
     case WEIR_EVENT_ELSEWHERE:
     case WEIR_EVENT_SNAPSHOT:
+    case WEIR_EVENT_FEW_ROOTS:
         return WEIR_LOG_WARNING;
     case WEIR_EVENT_CREDENTIAL:
     case WEIR_EVENT_TABLE:
@@ -413,6 +414,7 @@ static const char *const titles_of_events[] = {
     [WEIR_EVENT_DENIED] =
         "the credential may not take from a quota, which is counted here alone",
     [WEIR_EVENT_SNAPSHOT] = "snapshot",
+    [WEIR_EVENT_FEW_ROOTS] = "there are more roots",
 };
 
 static void on_limiter_events(evutil_socket_t fd, short what, void *context)

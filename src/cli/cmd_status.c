@@ -68,8 +68,19 @@ static void print_lack(json_t *limiter)
                name, overflowed, show_age(ago, age), verdict, rule);
 }
 
+/* Prints whether the limiter is connected to fewer roots than there are. */
+static void print_few_roots(json_t *limiter, long long roots)
+{
+    long long few = weir_cli_whole(limiter, "few_roots");
+    if (few > 0)
+        printf("%s is connected to %lld of %lld roots, and they count only "
+               "their own limiters: name all roots to it, or a name that has "
+               "all their addresses, not a load balancer's\n",
+               weir_cli_text(limiter, "name"), few, roots);
+}
+
 /* Prints connected limiters; the rest may be a thousand runs of a script. */
-static void print_limiters(json_t *limiters)
+static void print_limiters(json_t *limiters, long long roots)
 {
     static const char *const keys[] = { "epoch", "quotas", "unknown" };
     struct weir_rows rows = { .right = 0x1e };
@@ -92,8 +103,10 @@ static void print_limiters(json_t *limiters)
     print_block(&rows);
     json_array_foreach(limiters, index, limiter)
     {
-        if (weir_cli_is(limiter, "connected"))
-            print_lack(limiter);
+        if (!weir_cli_is(limiter, "connected"))
+            continue;
+        print_lack(limiter);
+        print_few_roots(limiter, roots);
     }
 }
 
@@ -210,6 +223,9 @@ static void print_root_status(const char *address, const json_t *root)
     printf("  quotas    %lld at epoch %lld, %lld in use\n",
            weir_cli_whole(stats, "quotas"), weir_cli_whole(root, "epoch"),
            weir_cli_whole(stats, "quotas_used"));
+    if (weir_cli_whole(stats, "roots") > 0)
+        printf("  roots     %lld on this store\n",
+               weir_cli_whole(stats, "roots"));
     printf("  limiters  %lld connected, %lld known; %lld reports, %lld "
            "counts merged\n",
            weir_cli_whole(stats, "limiters_connected"),
@@ -230,7 +246,8 @@ static void print_root_status(const char *address, const json_t *root)
         printf("  contended %lld requests were decided without a lock that "
                "another thread had\n",
                weir_cli_whole(stats, "contended"));
-    print_limiters(json_object_get(root, "limiters"));
+    print_limiters(json_object_get(root, "limiters"),
+                   weir_cli_whole(stats, "roots"));
     print_limits(json_object_get(root, "limiters"));
 }
 

@@ -43,6 +43,7 @@ enum {
     REPORT_LACKING = 13,
     REPORT_OVERFLOWED = 14,
     REPORT_PASSES_ON_FULL = 15,
+    REPORT_FEW_ROOTS = 16,
 
     COUNTS_SLOT_STEPS = 1,
     COUNTS_PASSED = 2,
@@ -69,6 +70,7 @@ enum {
     FILLS_PACE = 10,
     FILLS_TOP_AGE = 11,
     FILLS_DENIED = 12,
+    FILLS_ROOTS = 13,
 };
 
 /* ---- The fields, with columns as bytes ---- */
@@ -106,6 +108,7 @@ static const struct weir_proto_field report_fields[] = {
     { REPORT_LACKING, NUMBER(report.lacking) },
     { REPORT_OVERFLOWED, NUMBER(report.overflowed) },
     { REPORT_PASSES_ON_FULL, FLAG(report.passes_on_full) },
+    { REPORT_FEW_ROOTS, NUMBER(report.few_roots) },
 };
 static const struct weir_proto_message report_message = { FIELDS(
     report_fields) };
@@ -151,6 +154,7 @@ static const struct weir_proto_field fills_fields[] = {
     COLUMN(FILLS_PACE),
     { FILLS_TOP_AGE, NUMBER(fills.top_age) },
     COLUMN(FILLS_DENIED),
+    { FILLS_ROOTS, NUMBER(fills.roots) },
 };
 static const struct weir_proto_message fills_message = { FIELDS(fills_fields) };
 #undef THIS
@@ -392,6 +396,8 @@ static size_t report_size(const struct weir_report *report,
                   weir_wire_number_size(report->lacking) +
                   weir_wire_number_size(report->overflowed) +
                   weir_wire_number_size(report->passes_on_full) +
+                  (report->few_roots > 0) +
+                  weir_wire_number_size(report->few_roots) +
                   weir_wire_number_size(report->carried) +
                   weir_wire_number_size(report->no_room) +
                   weir_wire_number_size(report->again) +
@@ -463,6 +469,15 @@ static uint8_t *put_counts(const struct weir_report *report,
     return p;
 }
 
+/* Its key is of two bytes. */
+static uint8_t *put_few_roots(uint8_t *p, uint32_t few)
+{
+    if (few == 0)
+        return p;
+    p = weir_varint_put(p, REPORT_FEW_ROOTS << 3 | WEIR_WIRE_VARINT);
+    return weir_varint_put(p, few);
+}
+
 uint8_t *weir_v1_report_put(const struct weir_report *report,
                             const struct weir_v1_sizes *sizes, uint8_t *p)
 {
@@ -474,6 +489,7 @@ uint8_t *weir_v1_report_put(const struct weir_report *report,
     p = weir_wire_put_number(p, REPORT_LACKING, report->lacking);
     p = weir_wire_put_number(p, REPORT_OVERFLOWED, report->overflowed);
     p = weir_wire_put_number(p, REPORT_PASSES_ON_FULL, report->passes_on_full);
+    p = put_few_roots(p, report->few_roots);
     p = weir_wire_put_number(p, REPORT_NO_ROOM, report->no_room);
     p = weir_wire_put_number(p, REPORT_AGAIN, report->again);
     p = weir_wire_put_text(p, REPORT_BELOW, report->below);
@@ -632,6 +648,7 @@ size_t weir_v1_fills_size(const struct weir_fills *fills,
            weir_wire_number_size(fills->stamp) +
            weir_wire_number_size(fills->report_backoff) +
            weir_wire_number_size(fills->limiters) +
+           weir_wire_number_size(fills->roots) +
            weir_wire_number_size(fills->answer) +
            weir_wire_number_size(fills->top_age) + out->total;
 }
@@ -685,6 +702,7 @@ uint8_t *weir_v1_fills_put(const struct weir_fills *fills,
     p = weir_wire_put_number(p, FILLS_STAMP, fills->stamp);
     p = weir_wire_put_number(p, FILLS_REPORT_BACKOFF, fills->report_backoff);
     p = weir_wire_put_number(p, FILLS_LIMITERS, fills->limiters);
+    p = weir_wire_put_number(p, FILLS_ROOTS, fills->roots);
     p = put_fill_rows(fills, sizes, p);
     p = put_list(fills->unknown, fills->unknown_count, FILLS_UNKNOWN, sizes, p);
     p = weir_wire_put_number(p, FILLS_ANSWER, fills->answer);

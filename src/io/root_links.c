@@ -66,6 +66,7 @@ struct weir_root_links {
     struct name name[WEIR_ROOTS_MAX];
     struct event *settle, *look; /* owned */
     weir_duration every;         /* until the next lookup */
+    uint32_t others;             /* places that wait, as of the last plan */
     uint64_t seed;               /* of the times of lookups */
 };
 
@@ -201,6 +202,7 @@ static void remake(struct weir_root_links *links, uint32_t index)
 static void follow_plan(struct weir_root_links *links)
 {
     uint32_t changed = weir_root_set_plan(&links->set);
+    links->others = weir_root_set_waiting(&links->set);
     for (uint32_t i = 0; i < links->set.links; i++)
         if (changed >> i & 1)
             remake(links, i);
@@ -452,6 +454,11 @@ size_t weir_root_links_queued(const struct weir_root_links *links)
         if (links->link[i].link)
             queued += weir_root_link_queued(links->link[i].link);
     return queued;
+}
+
+uint32_t weir_root_links_others(const struct weir_root_links *links)
+{
+    return links->others;
 }
 
 const char *weir_root_links_text(const struct weir_root_links *links,

@@ -72,6 +72,9 @@ void weir_root_links_send(struct weir_root_links *links, uint32_t link,
                           const void *bytes, size_t len);
 /* Bytes of all links not yet given to the system. */
 size_t weir_root_links_queued(const struct weir_root_links *links);
+/* Addresses that are known and have no link, since there are more than
+ * links. */
+uint32_t weir_root_links_others(const struct weir_root_links *links);
 /* The link's address, "127.0.0.1:7077"; "": it has none. */
 const char *weir_root_links_text(const struct weir_root_links *links,
                                  uint32_t link);

@@ -205,6 +205,14 @@ void weir_root_set_merge(struct weir_root_set *set, uint32_t link,
     set->place[at].same_as = other;
 }
 
+uint32_t weir_root_set_waiting(const struct weir_root_set *set)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < WEIR_ROOT_ADDRESSES_MAX; i++)
+        count += is_waiting(&set->place[i]);
+    return count;
+}
+
 /* ---- The plan ---- */
 
 static struct weir_root_place *first_waiting(struct weir_root_set *set)

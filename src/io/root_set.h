@@ -69,6 +69,8 @@ void weir_root_set_merge(struct weir_root_set *set, uint32_t link,
  * name has it any more and another place waits. */
 uint32_t weir_root_set_plan(struct weir_root_set *set);
 
+/* Listed places that wait for a link. */
+uint32_t weir_root_set_waiting(const struct weir_root_set *set);
 /* The place of a link; NULL: it has none. */
 const struct weir_root_place *weir_root_set_place(
     const struct weir_root_set *set, uint32_t link);

@@ -62,6 +62,8 @@ static void publish_status(struct weir *weir)
     weir->status.roots_up = weir_limiter_links_up(limiter);
     weir->status.epoch = weir_limiter_epoch(limiter);
     weir->status.reports = weir_limiter_reports(limiter);
+    weir->status.roots_there =
+        weir_limiter_roots(limiter, &weir->status.few_roots);
     for (uint32_t i = 0; i < weir->link_count; i++)
         weir->roots.view[i].epoch = weir_limiter_root_epoch(limiter, i);
     /* Relaxed: a decision beside it goes by the number before. */
@@ -171,6 +173,9 @@ static void run_pump(struct weir *weir)
     uint32_t index;
     struct weir_message message;
     weir_exact_root_ask(weir, now);
+    if (weir->roots.links)
+        weir_limiter_set_others(weir->limiter,
+                                weir_root_links_others(weir->roots.links));
     while (weir_limiter_next(weir->limiter, &index, &message, now))
         send_link_message(weir, index, &message);
     weir_exact_root_answer(weir);

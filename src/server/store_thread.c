@@ -44,6 +44,7 @@ enum news_type {
     NEWS_BAD_ROW,
     NEWS_SETTLE,
     NEWS_TROUBLE,
+    NEWS_ROOTS,
     NEWS_DONE,
 };
 
@@ -105,6 +106,8 @@ struct weir_store_thread {
     uint64_t handed;
     weir_instant look_at;
     weir_instant retry_at;
+    weir_instant present_at; /* when its row is written again */
+    uint32_t roots;          /* on the store, as the loop was told */
     int trouble;
     struct weir_diag why;
     struct news *batch; /* being filled */
@@ -434,6 +437,44 @@ static void look_if_due(struct weir_store_thread *t)
     (void)look_at_store(t, &diag);
 }
 
+/* ---- Presence ---- */
+
+/* Without memory it is tried again with the next row. */
+static void report_roots(struct weir_store_thread *t, uint32_t roots)
+{
+    struct news *news = roots == t->roots ? NULL : news_new(NEWS_ROOTS);
+    if (!news)
+        return;
+    t->roots = roots;
+    news->epoch = roots;
+    post_news(t, news);
+}
+
+/* No part of the root depends on it: a failure is no trouble. */
+static void write_presence(struct weir_store_thread *t)
+{
+    weir_instant now = weir_clock_now();
+    if (!t->listener.root || now < t->present_at)
+        return;
+    uint32_t roots = 0;
+    struct weir_diag ignored;
+    if (t->store && t->trouble == 0 &&
+        weir_store_present(t->store, t->listener.root, false, &roots,
+                           &ignored) < 0)
+        roots = 0;
+    report_roots(t, roots);
+    t->present_at = weir_clock_now() + WEIR_PRESENCE_EVERY;
+}
+
+static void end_presence(struct weir_store_thread *t)
+{
+    uint32_t roots;
+    struct weir_diag ignored;
+    if (t->listener.root && t->store && t->roots > 0)
+        (void)weir_store_present(t->store, t->listener.root, true, &roots,
+                                 &ignored);
+}
+
 static int do_ask(struct weir_store_thread *t, struct ask *ask,
                   struct weir_diag *diag)
 {
@@ -523,9 +564,12 @@ static void *run_store_thread(void *argument)
     look_if_due(t);
     for (;;) {
         bool stop;
+        write_presence(t);
         struct ask *ask = next_ask(t, &stop);
-        if (stop)
+        if (stop) {
+            end_presence(t);
             return NULL;
+        }
         if (ask) {
             serve_ask(t, ask);
             ask_free(ask);
@@ -711,6 +755,9 @@ static void hand_over_news(struct weir_store_thread *t, struct news *news,
         return;
     case NEWS_TROUBLE:
         to->on_trouble(to->context, news->error, news->diag.text);
+        return;
+    case NEWS_ROOTS:
+        to->on_roots(to->context, (uint32_t)news->epoch);
         return;
     case NEWS_DONE:
         hand_over_end(t, news, now);

@@ -110,6 +110,8 @@ static const struct saying sayings[] = {
     { WEIR_EVENT_DENIED, WEIR_LOG_ERROR,
       "the credential shown upstream may not take from a quota, which the "
       "region counts alone: " },
+    { WEIR_EVENT_FEW_ROOTS, WEIR_LOG_WARNING,
+      "this region's root sees a part of the upstream roots: " },
     { WEIR_EVENT_LOST, WEIR_LOG_WARNING,
       "more events happened than can be logged" },
 };
@@ -215,6 +217,8 @@ void weir_upstream_flush(struct weir_upstream *upstream, weir_instant now)
 {
     uint32_t index;
     struct weir_message message;
+    weir_region_up_others(upstream->region,
+                          weir_root_links_others(upstream->links));
     while (weir_region_up_next(upstream->region, &index, &message, now)) {
         size_t size = weir_v1_size(&message);
         if (!fit_out(upstream, size))

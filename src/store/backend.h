@@ -99,6 +99,10 @@ struct weir_backend_type {
     int (*move)(struct weir_backend *backend, const char *to,
                 struct weir_diag *diag);
 
+    /* As weir_store_present(); 'root' in hexadecimal. */
+    int (*present)(struct weir_backend *backend, const char *root, bool leaves,
+                   uint32_t *out_roots, struct weir_diag *diag);
+
     bool (*changed)(struct weir_backend *backend);
 };
 

@@ -41,6 +41,7 @@
 #include "store/backend.h"
 #include "store/edit_plan.h"
 #include "store/lineage_log.h"
+#include "store/presence.h"
 
 struct weir_store {
     struct weir_backend *backend;
@@ -379,6 +380,13 @@ void weir_store_watch_rows(struct weir_store *store, weir_store_bad_each *each,
 {
     store->bad = each;
     store->bad_context = context;
+}
+
+int weir_store_present(struct weir_store *store,
+                       const uint8_t root[WEIR_INCARNATION_SIZE], bool leaves,
+                       uint32_t *out_roots, struct weir_diag *diag)
+{
+    return weir_presence_write(store->backend, root, leaves, out_roots, diag);
 }
 
 bool weir_store_changed(struct weir_store *store)

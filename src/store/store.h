@@ -191,6 +191,17 @@ int weir_store_undo(struct weir_store *store, uint64_t epoch,
                     struct weir_text identity, uint64_t *out_epoch,
                     struct weir_diag *diag);
 
+/* Writes that a root is on this store, by its incarnation, and counts the roots
+ * that have done so within WEIR_PRESENCE_TTL by the store's clock; rows that
+ * are older are deleted. To be called each WEIR_PRESENCE_EVERY. 'leaves': the
+ * root's row is deleted instead. No edit, and no reader notices it. Errors as
+ * of weir_store_edit(): a root works without it. */
+#define WEIR_PRESENCE_EVERY (5 * WEIR_SECOND)
+#define WEIR_PRESENCE_TTL (15 * WEIR_SECOND)
+int weir_store_present(struct weir_store *store,
+                       const uint8_t root[WEIR_INCARNATION_SIZE], bool leaves,
+                       uint32_t *out_roots, struct weir_diag *diag);
+
 /* Whether there may be changes since the last call (by another root, or this
  * one). Cheap: call it every 25 ms. Never waits for a server (PostgreSQL: by
  * NOTIFY). */

@@ -855,6 +855,44 @@ static int postgres_upgrade(struct weir_backend *backend, unsigned *out_from,
     return error;
 }
 
+/* ---- Presence ------------------------------------------------------- */
+
+/* The meta row is locked: two roots don't make the table at once. */
+static int postgres_present(struct weir_backend *backend, const char *root,
+                            bool leaves, uint32_t *out_roots,
+                            struct weir_diag *diag)
+{
+    struct postgres_store *store = postgres_store_of(backend);
+    char ttl[WEIR_NUMBER_MAX], count[WEIR_NUMBER_MAX] = "";
+    uint64_t roots = 0;
+    const char *const values[] = {
+        root, weir_number_show(WEIR_PRESENCE_TTL / WEIR_SECOND, ttl)
+    };
+    int error = run_postgres(
+        store,
+        "DO $$ BEGIN IF to_regclass('weir.weir_roots') IS NULL THEN"
+        " CREATE TABLE weir.weir_roots (id text PRIMARY KEY,"
+        " seen timestamptz NOT NULL); END IF; END $$",
+        diag);
+    if (error == 0)
+        error = weir_session_run(
+            &store->session,
+            "DELETE FROM weir.weir_roots WHERE id = $1 OR"
+            " abs(extract(epoch FROM clock_timestamp() - seen)) > $2::bigint",
+            values, 2, NULL, diag);
+    if (error == 0 && !leaves)
+        error = weir_session_run(
+            &store->session,
+            "INSERT INTO weir.weir_roots VALUES ($1, clock_timestamp())",
+            values, 1, NULL, diag);
+    if (error == 0)
+        error = read_value(store, "SELECT count(*) FROM weir.weir_roots", count,
+                           sizeof count, diag);
+    if (error == 0 && weir_number_parse(weir_text_of(count), &roots))
+        *out_roots = (uint32_t)roots;
+    return error;
+}
+
 const struct weir_backend_type weir_backend_postgres = {
     .scheme = "postgres",
     .example = "postgres://HOST/DATABASE",
@@ -873,5 +911,6 @@ const struct weir_backend_type weir_backend_postgres = {
     .log = postgres_log,
     .finish = postgres_finish,
     .move = postgres_move,
+    .present = postgres_present,
     .changed = postgres_changed,
 };

@@ -683,6 +683,39 @@ static int sqlite_move(struct weir_backend *backend, const char *to,
     return error;
 }
 
+#define SECONDS_NOW "CAST(strftime('%%s', 'now') AS INTEGER)"
+
+static int sqlite_present(struct weir_backend *backend, const char *root,
+                          bool leaves, uint32_t *out_roots,
+                          struct weir_diag *diag)
+{
+    struct sqlite_store *store = sqlite_store_of(backend);
+    char delete[256], insert[256];
+    snprintf(delete, sizeof delete,
+             "DELETE FROM roots WHERE id = x'%s' OR abs(seen - " SECONDS_NOW
+             ") > %d",
+             root, (int)(WEIR_PRESENCE_TTL / WEIR_SECOND));
+    snprintf(insert, sizeof insert,
+             "INSERT INTO roots VALUES (x'%s', " SECONDS_NOW ")", root);
+    const char *const steps[] = {
+        "CREATE TABLE IF NOT EXISTS roots (id BLOB PRIMARY KEY, seen INTEGER "
+        "NOT NULL) STRICT",
+        delete,
+        insert,
+    };
+    int error = run_all_sqlite(store, steps, leaves ? 2 : 3, diag);
+    if (error < 0)
+        return error;
+    sqlite3_stmt *row;
+    if (sqlite3_prepare_v2(store->db, "SELECT count(*) FROM roots", -1, &row,
+                           NULL) != SQLITE_OK)
+        return refuse_sqlite(store, diag);
+    if (sqlite3_step(row) == SQLITE_ROW)
+        *out_roots = (uint32_t)sqlite3_column_int(row, 0);
+    sqlite3_finalize(row);
+    return 0;
+}
+
 static int sqlite_meta(struct weir_backend *backend,
                        struct weir_store_meta *out, struct weir_diag *diag)
 {
@@ -947,5 +980,6 @@ const struct weir_backend_type weir_backend_sqlite = {
     .log = sqlite_log,
     .finish = sqlite_finish,
     .move = sqlite_move,
+    .present = sqlite_present,
     .changed = sqlite_changed,
 };

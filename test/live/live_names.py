@@ -6,11 +6,14 @@ loopback, roots on addresses of loopback, and limiters that know one name.
 The test has namespaces of its own (netns.py): in them /etc/resolv.conf names
 this DNS server, and each root has an address with the usual port."""
 
+import contextlib
+import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
-import sys
+import threading
 import unittest
 import urllib.request
 from pathlib import Path
@@ -21,7 +24,7 @@ from patience import PATIENCE, until, until_equal
 
 NAME = "weir.test"
 ROOTS = f"{NAME}:7077"
-ROOT_DOWN = 2              # enum weir_event_type
+ROOT_DOWN, FEW_ROOTS = 2, 22   # enum weir_event_type
 BY_NAME = 4                # WEIR_ROOTS_BY_NAME
 LOAD = "q=200"
 
@@ -290,6 +293,82 @@ class Names(Case):
         self.dns.set("127.0.0.3")
         first.kill()
         until("the second root has it", second.limiters)
+
+
+class Balancer(threading.Thread):
+    """One address before several roots: connections go to them in turn."""
+
+    def __init__(self, address, targets):
+        super().__init__(daemon=True)
+        self.targets = itertools.cycle(targets)
+        self.listener = socket.create_server(address)
+
+    def run(self):
+        with contextlib.suppress(OSError):   # closed
+            while True:
+                near, _ = self.listener.accept()
+                threading.Thread(target=self.carry, args=(near,),
+                                 daemon=True).start()
+
+    def carry(self, near):
+        with near, contextlib.suppress(OSError), \
+                socket.create_connection(next(self.targets)) as far:
+            back = threading.Thread(target=self.copy, args=(far, near))
+            back.start()
+            self.copy(near, far)
+            back.join()
+
+    @staticmethod
+    def copy(one, other):
+        with contextlib.suppress(OSError):
+            while part := one.recv(65536):
+                other.sendall(part)
+        with contextlib.suppress(OSError):
+            other.shutdown(socket.SHUT_RDWR)
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+class Balanced(Case):
+    def test_a_load_balancer_is_noticed(self):
+        """Two limiters behind one address, each with another root: they say
+        so, after a minute. A limiter that knows both roots doesn't."""
+        first, second = self.place(2, 3)
+        balancer = Balancer(("127.0.0.9", 7077),
+                            [("127.0.0.2", 7077), ("127.0.0.3", 7077)])
+        balancer.start()
+        self.addCleanup(balancer.close)
+        self.dns.set("127.0.0.2", "127.0.0.3")
+        sound = self.fleet.add_limiter([LOAD], roots=ROOTS)
+        read = self.agent("127.0.0.9:7077")
+        beside = self.fleet.add_limiter([LOAD], roots="127.0.0.9:7077")
+        until_equal("roots of the store", [2, 2], lambda: [
+            root.status()["stats"]["roots"] for root in (first, second)])
+        until("the agent notices it",
+              lambda: "weir_agent_few_roots 1\n" in read("/metrics"),
+              patience=2 * PATIENCE)
+        self.assertIn("weir_agent_roots_there 2\n", read("/metrics"))
+        log = (self.fleet.folder / "agent.log").read_text()
+        self.assertIn("there are more roots: connected to 1 of 2 roots", log)
+        until("an event of the other", lambda: [
+            line for line in beside.told("event")
+            if line["event"] == FEW_ROOTS])
+        self.assertFalse([line for line in sound.told("event")
+                          if line["event"] == FEW_ROOTS])
+        until_equal("limiters with few roots", [1, 1], lambda: [
+            root.status()["stats"]["limiters_few_roots"]
+            for root in (first, second)])
+        said = self.fleet.weir("status")[1]
+        self.assertIn("roots     2 on this store", said)
+        self.assertIn("is connected to 1 of 2 roots", said)
+        self.assertIn("weir_limiters_few_roots 1\n", first.read("/metrics"))
+        # A root that stops leaves at once, and all is well.
+        second.process.terminate()
+        second.process.wait()
+        until("the agent is content",
+              lambda: "weir_agent_few_roots 0\n" in read("/metrics"))
 
 
 def main():

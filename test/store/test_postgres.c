@@ -30,6 +30,7 @@
 #include "store_old.h"
 #include "store_suite.h"
 #include "store_suite_lineage.h"
+#include "store_suite_presence.h"
 
 #define PASSWORD "open-sesame"
 #define PATIENCE_MS 60000
@@ -814,6 +815,21 @@ static void a_copy_that_fails(void **state)
     clean(other);
 }
 
+static void age_roots(const char *url, int seconds)
+{
+    char statement[160];
+    snprintf(statement, sizeof statement,
+             "UPDATE weir.weir_roots SET seen = seen - interval '%d seconds'",
+             seconds);
+    sql(url, statement);
+}
+
+static void roots_on_it(void **state)
+{
+    struct fixture *fixture = *state;
+    store_suite_presence(fixture->url, age_roots);
+}
+
 int main(void)
 {
 #define UNDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -832,6 +848,7 @@ int main(void)
         UNDER(no_memory_for_the_string),
         ALONE(a_strange_search_path),
         UNDER(there_and_back),
+        UNDER(roots_on_it),
         UNDER(a_copy_that_fails),
         UNDER(killed_in_the_middle_of_an_edit),
         ALONE(killed_in_the_middle_of_a_commit),

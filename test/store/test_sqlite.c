@@ -26,6 +26,7 @@
 #include "store_old.h"
 #include "store_suite.h"
 #include "store_suite_lineage.h"
+#include "store_suite_presence.h"
 
 static void make_url(char *url, size_t size)
 {
@@ -582,6 +583,20 @@ static void reap(const char *url, uint64_t count)
     sqlite3_close(sql(path_of(url), statements));
 }
 
+static void age_roots(const char *url, int seconds)
+{
+    char statement[100];
+    snprintf(statement, sizeof statement, "UPDATE roots SET seen = seen - %d",
+             seconds);
+    sqlite3_close(sql(path_of(url), statement));
+}
+
+static void roots_on_it(void **state)
+{
+    struct fixture *fixture = *state;
+    store_suite_presence(fixture->url, age_roots);
+}
+
 static const struct store_under_test sqlite_store = {
     .name = "sqlite",
     .make_url = make_url,
@@ -604,6 +619,7 @@ int main(void)
         UNDER(not_a_store),
         UNDER(a_log_that_was_left_behind),
         UNDER(migrated),
+        UNDER(roots_on_it),
         cmocka_unit_test(open_to_its_owner_alone),
         UNDER(others_may_read_it),
         UNDER(rows_that_say_nothing),

@@ -274,6 +274,8 @@ class Status(NamedTuple):
     """As struct weir_status."""
     roots: int
     roots_up: int
+    roots_there: int
+    few_roots: bool
     epoch: int
     slots: int
     slots_used: int

@@ -78,6 +78,7 @@ class EventType(enum.IntEnum):
     REPORTER = 19
     DENIED = 20
     SNAPSHOT = 21
+    FEW_ROOTS = 22
 
 
 class TableRole(enum.IntEnum):
@@ -211,6 +212,8 @@ class weir_status(Structure):
     _fields_ = [
         ("roots", c_uint32),
         ("roots_up", c_uint32),
+        ("roots_there", c_uint32),
+        ("few_roots", c_bool),
         ("epoch", c_uint64),
         ("slots", c_uint32),
         ("slots_used", c_uint32),

@@ -226,6 +226,7 @@ struct weir_report {
     uint64_t lacking;        /* quotas that found no room in the table */
     uint64_t overflowed;     /* requests by names without room, in total */
     bool passes_on_full;     /* on_full of these is `pass`, not `refuse` */
+    uint32_t few_roots;      /* roots connected, if there are more; else 0 */
     bool carried;            /* the root is this limiter's carrier */
     /* A quota of the limiter's table below a name that this root denied;
      * absent: none. */
@@ -244,8 +245,7 @@ struct weir_fill {
     uint32_t slot;
     int64_t fill; /* 1/1024 units; without units presumed of this limiter */
     uint64_t slack;
-    uint64_t pace; /* of all other limiters, from now on: units in
-                    * WEIR_PACE_SPAN */
+    uint64_t pace; /* of all other limiters, from now on, in WEIR_PACE_SPAN */
 };
 
 struct weir_fills {
@@ -255,14 +255,14 @@ struct weir_fills {
     /* Shortest interval between reports that the root asks for; 0: none. */
     weir_duration report_backoff;
     uint32_t limiters;     /* connected to this root */
+    uint32_t roots;        /* on this root's store; 0: not known */
     weir_duration top_age; /* how long the topmost root has been silent beyond
                             * the usual; 0: this root is topmost, or has just
                             * received from it; WEIR_NEVER: it never has */
     size_t count;
     const struct weir_fill *fills; /* slots strictly ascending */
     size_t unknown_count;
-    const uint32_t *unknown; /* announced slots without a quota here: announce
-                              * them again later */
+    const uint32_t *unknown; /* slots without a quota here: announce again */
     size_t denied_count;     /* <= WEIR_REPORT_ANNOUNCES_MAX */
     const uint32_t *denied;  /* slots announced by that report with names that
                               * this link's credential may not take from; also

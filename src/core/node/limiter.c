@@ -316,6 +316,8 @@ void weir_limiter_link(struct weir_limiter *limiter, uint32_t index, bool up,
     weir_limiter_asks_lost(limiter, index);
     link->speaks = true;
     weir_limiter_leases_link(limiter, index, NULL, now);
+    link->roots = 0;
+    link->roots_sent = false;
     if (!up) {
         link->tried = true;
         if (link->state == LINK_UP)
@@ -594,6 +596,8 @@ int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
     case WEIR_MESSAGE_FILLS:
         if (link->state != LINK_UP)
             return WEIR_OK;
+        link->roots = message->fills.roots;
+        link->roots_sent = true;
         take_report_backoff(limiter, index, message->fills.report_backoff, now);
         return take_fills(limiter, index, &message->fills, now);
     case WEIR_MESSAGE_ANSWERS:
@@ -757,6 +761,7 @@ static void make_report(struct weir_limiter *limiter, uint32_t index,
     out->report.overflowed =
         weir_table_overflowed(limiter->table) - limiter->overflowed_before;
     out->report.passes_on_full = limiter->passes_on_full;
+    out->report.few_roots = limiter->few_reported ? limiter->roots_up : 0;
     if (again && link->resend < RESEND_MOST)
         link->resend *= 2;
     link->urgent = false;
@@ -861,6 +866,17 @@ uint64_t weir_limiter_session(const struct weir_limiter *limiter,
     weir_assert(index < limiter->link_count);
     const struct limiter_link *link = &limiter->link[index];
     return link->state == LINK_UP ? link->session : 0;
+}
+
+void weir_limiter_set_others(struct weir_limiter *limiter, uint32_t others)
+{
+    limiter->others = others;
+}
+
+uint32_t weir_limiter_roots(const struct weir_limiter *limiter, bool *out_few)
+{
+    *out_few = limiter->few_reported;
+    return limiter->roots;
 }
 
 const uint8_t *weir_limiter_root(const struct weir_limiter *limiter,

@@ -22,6 +22,11 @@
 /* Shortest time between two reports on a link, for any number of quotas. */
 #define WEIR_REPORT_SPACING (20 * WEIR_MILLISECOND)
 
+/* A limiter says that it is connected to fewer roots than there are after this.
+ * A root that was killed is counted for up to 20 s (WEIR_PRESENCE_TTL), and DNS
+ * may need 30 s and a lookup's 10 s for a new one. */
+#define WEIR_FEW_ROOTS_AFTER (60 * WEIR_SECOND)
+
 struct weir_limiter;
 
 /* Passes the quotas of a region's limiter half on to its root half, or those of
@@ -125,6 +130,11 @@ uint64_t weir_limiter_session(const struct weir_limiter *limiter,
 /* The incarnation of the root at a link that is up, borrowed; else NULL. */
 const uint8_t *weir_limiter_root(const struct weir_limiter *limiter,
                                  uint32_t link);
+/* So many roots are known beside those of the links, and left out by choice. */
+void weir_limiter_set_others(struct weir_limiter *limiter, uint32_t others);
+/* The roots there are, as last received; 0: not known. 'out_few': the limiter
+ * is connected to fewer, for WEIR_FEW_ROOTS_AFTER at least. */
+uint32_t weir_limiter_roots(const struct weir_limiter *limiter, bool *out_few);
 /* Reports all counts up to now as soon as possible, not at the interval's
  * end. */
 void weir_limiter_hurry(struct weir_limiter *limiter, weir_instant now);

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "core/base/hash.h"
+#include "core/quota/quota_text.h"
 
 #define DENIED_GRACE WEIR_SECOND
 #define SEARCH_EVERY (50 * WEIR_MILLISECOND)
@@ -85,6 +86,53 @@ static void elsewhere_event(struct weir_limiter *limiter, weir_instant now)
     limiter->elsewhere_reported = stays;
 }
 
+/* Looks whether there are more roots than this limiter is connected to: one
+ * address that balances the load over several roots, say. Then no root has all
+ * counts. Roots start and stop, and a killed one is counted for a while: only
+ * what lasts is reported. */
+static void few_roots_event(struct weir_limiter *limiter, weir_instant now)
+{
+    uint32_t up = 0;
+    uint32_t most = 0;
+    bool sent = false;
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        const struct limiter_link *link = &limiter->link[i];
+        if (link->state != LINK_UP)
+            continue;
+        up++;
+        sent |= link->roots_sent;
+        most = link->roots > most ? link->roots : most;
+    }
+    /* Just connected: nothing is known of now, and that which was goes on. */
+    if (up > 0 && !sent)
+        return;
+    limiter->roots = most;
+    limiter->roots_up = up + limiter->others;
+    bool few = up > 0 && limiter->roots_up < most;
+    if (few && !limiter->few)
+        limiter->few_since = now;
+    limiter->few = few;
+    if (!few) {
+        limiter->few_reported = false;
+        return;
+    }
+    if (limiter->few_reported ||
+        now - limiter->few_since < WEIR_FEW_ROOTS_AFTER)
+        return;
+    limiter->few_reported = true;
+    char have[WEIR_NUMBER_MAX], want[WEIR_NUMBER_MAX];
+    struct weir_diag text;
+    weir_diag_set(&text, 0, "connected to ",
+                  weir_number_show(limiter->roots_up, have), " of ",
+                  weir_number_show(most, want),
+                  " roots: some limits count only a part of the fleet. Name "
+                  "all roots, or a name that has all their addresses, not a "
+                  "load balancer's",
+                  NULL);
+    weir_limiter_note(limiter, WEIR_EVENT_FEW_ROOTS, weir_text_of(text.text),
+                      now);
+}
+
 static void overflow_events(struct weir_limiter *limiter, weir_instant now)
 {
     uint64_t seen = weir_table_overflowed(limiter->table);
@@ -101,6 +149,7 @@ void weir_limiter_note_interval(struct weir_limiter *limiter, weir_instant now)
 {
     overflow_events(limiter, now);
     elsewhere_event(limiter, now);
+    few_roots_event(limiter, now);
 }
 
 /* ---- Denied names ---- */

@@ -40,9 +40,11 @@ struct limiter_link {
                                * no ask up to that is sent, … */
     bool speaks;              /* … except, if it has sent since, … */
     weir_instant probe_at;    /* … once, and not before */
-    bool topped;              /* its topmost root's age is known, … */
-    weir_instant top_at;    /* … and when that root was last received from */
-    weir_instant sent_at;   /* last hello or report */
+    uint32_t roots;       /* on its store, as it last sent; 0: not known … */
+    bool roots_sent;      /* … or not sent yet in this session */
+    bool topped;          /* its topmost root's age is known, … */
+    weir_instant top_at;  /* … and when that root was last received from */
+    weir_instant sent_at; /* last hello or report */
     weir_instant report_at; /* when the interval's next report is due */
     weir_duration resend;
     char below[WEIR_NAME_MAX + 1]; /* a name for the next report's 'below' */
@@ -173,6 +175,12 @@ struct weir_limiter {
     uint64_t full_seen;      /* table overflows reported as events */
     uint64_t elsewhere;      /* hash of a master without a link; 0: none … */
     bool elsewhere_reported; /* … reported as an event */
+    uint32_t others;         /* roots known and left out by choice */
+    uint32_t roots_up;       /* roots connected, others included … */
+    uint32_t roots;          /* … of so many; as of the last interval's end */
+    bool few;                /* they are too few … */
+    weir_instant few_since;  /* … since then … */
+    bool few_reported;       /* … and that was reported as an event */
     /* Counted by an earlier incarnation. */
     uint64_t unknown_before, contended_before, overflowed_before;
     bool passes_on_full;

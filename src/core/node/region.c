@@ -583,6 +583,11 @@ const uint8_t *weir_region_up_root(const struct weir_region *region,
     return weir_limiter_root(region->limiter, link);
 }
 
+void weir_region_up_others(struct weir_region *region, uint32_t others)
+{
+    weir_limiter_set_others(region->limiter, others);
+}
+
 void weir_region_up_link(struct weir_region *region, uint32_t link, bool up,
                          weir_instant now)
 {

@@ -75,6 +75,9 @@ bool weir_region_up_event(struct weir_region *region, struct weir_event *out);
 const uint8_t *weir_region_up_root(const struct weir_region *region,
                                    uint32_t link);
 
+/* As weir_limiter_set_others(). */
+void weir_region_up_others(struct weir_region *region, uint32_t others);
+
 /* Why the upstream root was refused, as a text; NULL: it wasn't. It is refused
  * if its way to the top has a region of our name (it is this root, another of
  * the region, or one below), or if it is of another tier than the others:

@@ -378,6 +378,7 @@ static int take_report(struct weir_root *root, uint32_t index,
         limiter->overflowed_at = now;
     limiter->overflowed = report->overflowed;
     limiter->passes_on_full = report->passes_on_full;
+    limiter->few_roots = report->few_roots;
     limiter->reports++;
     root->stats.reports++;
     weir_root_follow_epoch(root, peer, report, now);
@@ -499,6 +500,7 @@ static void write_fills(struct weir_root *root, struct root_peer *peer,
         .stamp = ++peer->stamp,
         .report_backoff = root->report_backoff,
         .limiters = root->connected,
+        .roots = root->roots,
         .top_age = top_age(root, now),
         .count = count,
         .fills = root->fills,

@@ -126,6 +126,9 @@ bool weir_root_ready(const struct weir_root *root);
  * limiters that are ahead keep theirs. False, as at first, ends that. Each
  * change is sent to limiters. */
 void weir_root_set_provisional(struct weir_root *root, bool provisional);
+/* So many roots are on this root's store, itself included; limiters are told.
+ * 0, as at first: not known. */
+void weir_root_set_roots(struct weir_root *root, uint32_t roots);
 /* Identity of the store that the quotas are from. */
 void weir_root_identity(const struct weir_root *root,
                         struct weir_store_id *out);
@@ -197,6 +200,8 @@ struct weir_limiter_usage {
     uint64_t overflowed;          /* requests by names without room, … */
     weir_duration overflowed_age; /* … since this number last rose */
     bool passes_on_full;          /* its on_full is `pass`, not `refuse` */
+    uint32_t few_roots;           /* roots connected to, if there are more for
+                                   * a minute; else 0 */
     bool of_region; /* it is a root of a region, and decides nothing */
     uint64_t reports;
     uint32_t quotas;                          /* in use there */
@@ -219,18 +224,20 @@ struct weir_root_stats {
     uint64_t fills;  /* sent */
     uint64_t pushes; /* unsolicited fills messages */
     uint64_t protocol_errors;
-    uint64_t unknown;          /* requests by names without quota */
-    uint64_t contended;        /* requests decided without a lock */
-    uint64_t overflowed;       /* requests by names without room */
-    uint32_t limiters_lacking; /* connected, without room for all quotas */
-    uint64_t denied;           /* names that a peer may not ask for */
-    uint64_t withheld;         /* changes not sent to a limiter, which doesn't
+    uint64_t unknown;            /* requests by names without quota */
+    uint64_t contended;          /* requests decided without a lock */
+    uint64_t overflowed;         /* requests by names without room */
+    uint32_t limiters_lacking;   /* connected, without room for all quotas */
+    uint32_t roots;              /* on this root's store; 0: not known */
+    uint32_t limiters_few_roots; /* connected, to fewer roots than there are */
+    uint64_t denied;             /* names that a peer may not ask for */
+    uint64_t withheld;           /* changes not sent to a limiter, which doesn't
                              * announce a feature of the quota */
-    uint64_t beyond_debt;      /* units reported beyond a limiter's debt */
-    uint64_t asks;             /* exact steps made, or relayed */
-    uint64_t asks_dropped;     /* doubled, late, or too many unanswered */
-    uint64_t asks_refused;     /* unknown here, or no room */
-    uint64_t bucket_states;    /* bucket states of exact quotas in memory … */
+    uint64_t beyond_debt;        /* units reported beyond a limiter's debt */
+    uint64_t asks;               /* exact steps made, or relayed */
+    uint64_t asks_dropped;       /* doubled, late, or too many unanswered */
+    uint64_t asks_refused;       /* unknown here, or no room */
+    uint64_t bucket_states; /* bucket states of exact quotas in memory … */
     uint64_t bucket_state_bytes; /* … and their size */
     uint32_t leased;             /* leased quotas in use, by this master … */
     uint32_t lease_holders; /* … and the lease holders that have, or want,

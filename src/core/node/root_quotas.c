@@ -340,6 +340,11 @@ void weir_root_set_provisional(struct weir_root *root, bool provisional)
     weir_root_welcome_all(root);
 }
 
+void weir_root_set_roots(struct weir_root *root, uint32_t roots)
+{
+    root->roots = roots;
+}
+
 bool weir_root_ready(const struct weir_root *root)
 {
     return root->ready;

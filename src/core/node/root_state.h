@@ -52,6 +52,7 @@ struct root_limiter {
     uint64_t lacking, overflowed;
     weir_instant overflowed_at; /* when 'overflowed' last rose */
     bool passes_on_full;
+    uint32_t few_roots;
     uint64_t reports;
     uint64_t wanted;   /* the number of the last wants taken */
     uint64_t features; /* of quotas, that it understands */
@@ -224,6 +225,7 @@ struct weir_root {
     struct weir_catalog *coming;  /* owned; a whole set that isn't settled yet;
                                    * NULL: none */
     struct weir_store_id coming_store;
+    uint32_t roots; /* on the store; 0: not known */
 
     const struct weir_text *regions; /* borrowed: on the way to the top */
     size_t region_count;

@@ -225,6 +225,7 @@ bool weir_root_limiter_usage(struct weir_root *root, size_t *cursor,
             .overflowed = limiter->overflowed,
             .overflowed_age = now - limiter->overflowed_at,
             .passes_on_full = limiter->passes_on_full,
+            .few_roots = limiter->few_roots,
             .of_region = limiter->speaks_for_others,
             .reports = limiter->reports,
             .quotas = limiter->cells.cells,
@@ -250,6 +251,7 @@ void weir_root_stats(const struct weir_root *root, struct weir_root_stats *out)
     out->quotas = weir_catalog_count(root->catalog);
     out->quotas_used = root->merge.root_quotas_live;
     out->epoch = root->epoch;
+    out->roots = root->roots;
     out->counts = root->merge.merged;
     out->report_backoff = root->report_backoff;
     out->bucket_states = root->asks.live;
@@ -264,6 +266,8 @@ void weir_root_stats(const struct weir_root *root, struct weir_root_stats *out)
         out->overflowed += root->limiters[i]->overflowed;
         out->limiters_lacking += root->limiters[i]->cells.connected &&
                                  root->limiters[i]->lacking > 0;
+        out->limiters_few_roots += root->limiters[i]->cells.connected &&
+                                   root->limiters[i]->few_roots > 0;
     }
 }
 

@@ -236,6 +236,13 @@ static void print_limiter(FILE *out, const struct weir_status *status)
           status->roots },
         { "weir_agent_roots_up", "gauge",
           "Roots that the agent is connected to.", status->roots_up },
+        { "weir_agent_roots_there", "gauge",
+          "Roots that share the roots' store; 0: not known.",
+          status->roots_there },
+        { "weir_agent_few_roots", "gauge",
+          "Whether there have been more roots than the agent is connected to, "
+          "for a minute.",
+          status->few_roots },
         { "weir_agent_epoch", "gauge", "The epoch of the quotas here.",
           (double)status->epoch },
         { "weir_agent_slots", "gauge",

@@ -305,6 +305,12 @@ static void note_store_trouble(void *context, int error, const char *why)
         admin->parts.watch.on_trouble(admin->parts.watch.context, error, why);
 }
 
+static void note_roots(void *context, uint32_t roots)
+{
+    struct weir_admin *admin = context;
+    weir_root_set_roots(admin->root, roots);
+}
+
 static void finish_request(void *context, void *ask, int error,
                            const struct weir_diag *diag, uint64_t epoch,
                            weir_instant now)
@@ -323,6 +329,8 @@ struct weir_store_listener weir_admin_store_listener(struct weir_admin *admin)
         .on_loss = note_loss,
         .on_change = apply_store_change,
         .on_settle = settle_changes,
+        .root = admin->incarnation,
+        .on_roots = note_roots,
         .on_trouble = note_store_trouble,
         .on_done = finish_request,
     };

@@ -100,11 +100,13 @@ static json_t *stats_object(const struct weir_root_stats *s)
 {
     return json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-        "s:I}",
-        "limiters_connected", (json_int_t)s->limiters_connected,
-        "limiters_known", (json_int_t)s->limiters_known, "quotas",
-        (json_int_t)s->quotas, "quotas_used", (json_int_t)s->quotas_used,
-        "reports", (json_int_t)s->reports, "reports_repeated",
+        "s:I, s:I, s:I}",
+        "roots", (json_int_t)s->roots, "limiters_few_roots",
+        (json_int_t)s->limiters_few_roots, "limiters_connected",
+        (json_int_t)s->limiters_connected, "limiters_known",
+        (json_int_t)s->limiters_known, "quotas", (json_int_t)s->quotas,
+        "quotas_used", (json_int_t)s->quotas_used, "reports",
+        (json_int_t)s->reports, "reports_repeated",
         (json_int_t)s->reports_repeated, "counts", (json_int_t)s->counts,
         "fills", (json_int_t)s->fills, "pushes", (json_int_t)s->pushes,
         "protocol_errors", (json_int_t)s->protocol_errors, "unknown",
@@ -151,12 +153,13 @@ static json_t *limiter_object(const struct weir_limiter_usage *limiter)
     char incarnation[2 * WEIR_INCARNATION_SIZE + 1];
     weir_view_hex(limiter->incarnation, WEIR_INCARNATION_SIZE, incarnation);
     return json_pack(
-        "{s:s%, s:s, s:b, s:f, s:I, s:I, s:I, s:f, s:s?, s:I, s:I, s:I, s:I, "
-        "s:o}",
+        "{s:s%, s:s, s:b, s:f, s:I, s:I, s:I, s:I, s:f, s:s?, s:I, s:I, s:I, "
+        "s:I, s:o}",
         "name", limiter->name.len ? limiter->name.p : "", limiter->name.len,
         "incarnation", incarnation, "connected", limiter->connected, "silent_s",
         (double)limiter->silent / 1e9, "epoch", (json_int_t)limiter->epoch,
-        "lacking", (json_int_t)limiter->lacking, "overflowed",
+        "few_roots", (json_int_t)limiter->few_roots, "lacking",
+        (json_int_t)limiter->lacking, "overflowed",
         (json_int_t)limiter->overflowed, "overflowed_s",
         (double)limiter->overflowed_age / 1e9, "on_full", on_full(limiter),
         "quotas", (json_int_t)limiter->quotas, "reports",

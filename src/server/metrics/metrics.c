@@ -120,6 +120,10 @@ static void print_root_metrics(FILE *out, const struct weir_metrics_source *of)
           "Requests by names for which a process had no room, decided by an "
           "overflow quota or on_full.",
           (double)s.overflowed },
+        { "weir_roots", "Roots on this root's store; 0: not known.", s.roots },
+        { "weir_limiters_few_roots",
+          "Limiters connected to fewer roots than there are, for a minute.",
+          s.limiters_few_roots },
         { "weir_limiters_lacking",
           "Limiters connected that have no room for all quotas.",
           s.limiters_lacking },
