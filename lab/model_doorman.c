@@ -211,7 +211,7 @@ static const struct weir_model_metric metrics[] = {
     { "max_given", "given, most, of the larger of these two" },
     { "min_given", "given, least from 65 s on, of min(capacity, wanted)" },
     { "recovery_s", "seconds from a mishap's end until utilisation is back "
-                    "above 95 %, longest" },
+                    "above 95 %, longest; without dips of higher demand" },
     { "newcomer_wait_s", "seconds from a newcomer's first request until it "
                          "has 95 % of its share" },
     { "report_utilisation", "given / capacity, mean of the original's report: "

@@ -106,6 +106,10 @@ struct weir_doorman_look {
     /* Mishaps: the end of the last one, and of the earliest one that still
      * affects it; WEIR_NEVER: none. */
     weir_instant ended, first_ended;
+    /* When this dip began, and when the clients last wanted more: see
+     * is_by_demand(). */
+    weir_instant low_at, demand_at;
+    weir_duration patience; /* a refresh and a round trip */
     bool mishaps;
     weir_duration recovery;
     uint32_t newcomer; /* a client; NONE: not yet, or no longer waiting */

@@ -19,7 +19,10 @@
  *
  * A mishap accounts for every dip that begins after its end and before the next
  * mishap, and for the dip during which it ends, as long as that lasts. So
- * effects a lease time later count too. */
+ * effects a lease time later count too. It doesn't account for a dip of demand:
+ * clients want more, and have it as soon as they have asked. Such a dip begins
+ * within a refresh and a round trip of the higher demand, and lasts no longer.
+ * A longer one counts, because the master was asked and had nothing to give. */
 
 #include <math.h>
 
@@ -110,10 +113,28 @@ static void judge_bound(struct weir_doorman *stage)
     look->bound = fmax(look->capacity, fmin(look->bound, out));
 }
 
+/* Whether the present dip, up to now, is explained by higher demand alone. */
+static bool is_by_demand(const struct weir_doorman_look *look)
+{
+    weir_assert(look->low && look->low_at <= look->at);
+    return look->demand_at != WEIR_NEVER && look->low_at >= look->demand_at &&
+           look->low_at - look->demand_at <= look->patience &&
+           look->at - look->low_at <= look->patience;
+}
+
+/* The end of the mishap that accounts for the present dip; WEIR_NEVER: none
+ * does. */
+static weir_instant accountable(const struct weir_doorman_look *look)
+{
+    if (look->first_ended != WEIR_NEVER)
+        return look->first_ended;
+    bool later = look->ended != WEIR_NEVER && look->low_at > look->ended;
+    return later && is_by_demand(look) ? WEIR_NEVER : look->ended;
+}
+
 static void recovered(struct weir_doorman_look *look)
 {
-    weir_instant since =
-        look->first_ended < look->ended ? look->first_ended : look->ended;
+    weir_instant since = accountable(look);
     if (since != WEIR_NEVER && look->at - since > look->recovery)
         look->recovery = look->at - since;
     look->first_ended = WEIR_NEVER;
@@ -128,6 +149,8 @@ static void judge_use(struct weir_doorman_look *look)
     bool low = use < ENOUGH;
     if (look->low && !low)
         recovered(look);
+    if (low && !look->low)
+        look->low_at = look->at;
     look->low = low;
 }
 
@@ -172,11 +195,14 @@ void weir_doorman_look_again(struct weir_doorman *stage, weir_instant now)
     struct weir_doorman_look *look = &stage->look;
     pass_time(stage, now);
     /* Summed anew: sums of differences would drift. */
+    double wanted = look->wanted;
     look->given = look->wanted = 0;
     for (size_t i = 0; i < stage->client_count; i++) {
         look->given += stage->clients[i].given;
         look->wanted += stage->clients[i].wants;
     }
+    if (look->wanted > wanted * (1 + TOLERANCE))
+        look->demand_at = now;
     look->without_master = 0;
     for (size_t i = 0; i < stage->job_count; i++)
         look->without_master += stage->jobs[i].master == WEIR_DOORMAN_NONE;
@@ -198,18 +224,15 @@ void weir_doorman_mishap_begins(struct weir_doorman *stage)
 {
     struct weir_doorman_look *look = &stage->look;
     look->mishaps = true;
-    if (!look->low)
-        look->first_ended = WEIR_NEVER;
-    else if (look->first_ended == WEIR_NEVER)
-        look->first_ended = look->ended;
+    look->first_ended = look->low ? accountable(look) : WEIR_NEVER;
     look->ended = WEIR_NEVER;
 }
 
 void weir_doorman_mishap_ends(struct weir_doorman *stage, weir_instant now)
 {
     struct weir_doorman_look *look = &stage->look;
-    if (look->low && look->first_ended == WEIR_NEVER)
-        look->first_ended = look->ended;
+    if (look->low)
+        look->first_ended = accountable(look);
     look->ended = now;
 }
 
@@ -240,6 +263,9 @@ void weir_doorman_look_init(struct weir_doorman *stage)
         .over_at = WEIR_NEVER,
         .ended = WEIR_NEVER,
         .first_ended = WEIR_NEVER,
+        .demand_at = WEIR_NEVER,
+        .patience = (weir_duration)(stage->values[WEIR_DOORMAN_REFRESH] +
+                                    stage->values[WEIR_DOORMAN_RTT]),
         .newcomer = WEIR_DOORMAN_NONE,
     };
 }

@@ -48,20 +48,25 @@ struct range {
     double low, high;
 };
 
+static void holds_for(uint64_t seed, const char *name,
+                      const char *const *settings, const struct range *ranges)
+{
+    struct ran ran = run(name, settings, seed);
+    for (const struct range *r = ranges; r->metric; r++) {
+        double found = metric_of(&ran, r->metric);
+        if (!(found >= r->low && found <= r->high))
+            fail_msg("WEIR_SEED=%llu: %s %s is %g, not within %g..%g",
+                     (unsigned long long)seed, name, r->metric, found, r->low,
+                     r->high);
+    }
+    ran_free(&ran);
+}
+
 static void holds(const char *name, const char *const *settings,
                   const struct range *ranges)
 {
-    for (uint64_t seed = first_seed(); seed < first_seed() + SEEDS; seed++) {
-        struct ran ran = run(name, settings, seed);
-        for (const struct range *r = ranges; r->metric; r++) {
-            double found = metric_of(&ran, r->metric);
-            if (!(found >= r->low && found <= r->high))
-                fail_msg("WEIR_SEED=%llu: %s %s is %g, not within %g..%g",
-                         (unsigned long long)seed, name, r->metric, found,
-                         r->low, r->high);
-        }
-        ran_free(&ran);
-    }
+    for (uint64_t seed = first_seed(); seed < first_seed() + SEEDS; seed++)
+        holds_for(seed, name, settings, ranges);
 }
 
 static const char *const original[] = { "rules=original", NULL };
@@ -225,6 +230,18 @@ static void without_a_master_there_is_safe_capacity(void **state)
     holds("doorman-3", weirs, ranges);
 }
 
+/* By these seeds the clients want so much more at a time, long after the loss,
+ * that less than 95 % of it is handed out until they have asked. */
+static void a_later_dip_of_demand_is_not_blamed_on_a_loss(void **state)
+{
+    (void)state;
+    static const uint64_t seeds[] = { 78, 96, 363, 553, 803 };
+    static const struct range ranges[] = { { "recovery_s", 0, 10 },
+                                           { NULL, 0, 0 } };
+    for (size_t i = 0; i < WEIR_COUNT_OF(seeds); i++)
+        holds_for(seeds[i], "doorman-2", weirs, ranges);
+}
+
 /* The newcomer has made the roster tokens void two seconds before the next
  * master needs them. */
 static void a_newcomer_just_before_a_loss_is_no_matter(void **state)
@@ -303,6 +320,7 @@ int main(void)
         cmocka_unit_test(never_is_more_given_than_there_is),
         cmocka_unit_test(a_tree_hands_out_all_there_is),
         cmocka_unit_test(without_a_master_there_is_safe_capacity),
+        cmocka_unit_test(a_later_dip_of_demand_is_not_blamed_on_a_loss),
         cmocka_unit_test(a_newcomer_just_before_a_loss_is_no_matter),
         cmocka_unit_test(an_hour_of_mishaps_is_hardly_seen),
         cmocka_unit_test(a_newcomer_waits_for_round_trips_only),
