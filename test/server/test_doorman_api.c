@@ -228,6 +228,34 @@ static void test_a_lease(void **state)
     assert_float_equal(grant->safe_capacity, 2.5, 0);
 }
 
+/* A client is sent the configured safe capacity whatever is free; without one,
+ * its part of the capacity. Any rate is safe at a quota with on_stale pass. */
+static void test_safe_capacity(void **state)
+{
+    struct world *w = *state;
+    static const char *const part[] = {
+        "sharing", "leased",   "limit", "120/s",    "lease", "60s", "refresh",
+        "15s",     "learning", "0s",    "on_stale", "share", NULL
+    };
+    become_master(w);
+    add_quota(w, 5, "part", part);
+    weir_root_settle(w->root, weir_clock_now());
+    assert_int_equal(get(w, "a", "fair", 500, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 120, 0);
+    assert_float_equal(w->answer.grants[0].safe_capacity, 2.5, 0);
+    assert_int_equal(get(w, "b", "fair", 500, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 0, 0);
+    assert_float_equal(w->answer.grants[0].safe_capacity, 2.5, 0);
+
+    assert_int_equal(get(w, "a", "part", 500, 0), WEIR_GRPC_OK);
+    assert_float_equal(w->answer.grants[0].safe_capacity, 120, 0);
+    assert_int_equal(get(w, "b", "part", 500, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 0, 0);
+    assert_float_equal(w->answer.grants[0].safe_capacity, 60, 0);
+    assert_int_equal(get(w, "c", "learns", 500, 0), WEIR_GRPC_OK);
+    assert_float_equal(w->answer.grants[0].safe_capacity, -1, 0);
+}
+
 /* Names without a leased quota pass, and are not accounted for. */
 static void test_unknown(void **state)
 {
@@ -318,9 +346,8 @@ static void test_a_server(void **state)
     }
     assert_int_equal(call(w, WEIR_DOORMAN_METHOD_SERVER, &m), WEIR_GRPC_OK);
     assert_float_equal(granted(w), 120. * 60 / 61, 1e-9);
-    /* The safe capacity is per client: 2.5, but in sum no more than their
-     * grant. */
-    assert_float_equal(w->answer.grants[0].safe_capacity, 120. / 61, 1e-9);
+    /* The configured safe capacity, of each client. */
+    assert_float_equal(w->answer.grants[0].safe_capacity, 2.5, 0);
     const struct weir_doorman_algorithm *algorithm =
         &w->answer.grants[0].algorithm;
     assert_true(algorithm->given);
@@ -779,6 +806,7 @@ int main(void)
         TEST(test_no_row_is_granted), TEST(test_learning_mode_duration),
         TEST(test_parameters),        TEST(test_parameters_are_too_long),
         TEST(test_long_client_ids),   TEST(test_a_forged_client_id),
+        TEST(test_safe_capacity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,10 +40,13 @@
  * that has a longer lease than its own, and when its own is over no earlier
  * grant entitles a holder to more than its safe capacity.
  *
- * Safe capacity beyond a grant is promised only while no holder waits, and only
- * to holders that report serials; it is taken back like a grant. The other
- * holders are on the last answer that arrived; their report counts only if it
- * equals the last grant: an ask may be late, or doubled.
+ * Safe capacity is promised only to holders that report serials; it is taken
+ * back like a grant, and goes beyond one only while no holder waits. Doorman's
+ * protocol knows no end of a safe capacity, so no account could ever take it
+ * back: its clients are sent the configured one, are promised none, and are
+ * waited for as long as their leases. They are on the last answer that arrived;
+ * their report counts only if it equals the last grant: an ask may be late, or
+ * doubled.
  *
  * Learning. A new pool may find holders with staircases of its predecessor,
  * which accounted for them in the same way. So the holders that it hasn't heard

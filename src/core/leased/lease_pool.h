@@ -71,7 +71,8 @@ struct weir_lease_pool_ask {
     uint64_t taken; /* the serial of the last grant that it goes by; 0: none of
                      * this pool's */
     bool streams;   /* it can be pushed to; if not, all its grants are answers
-                     * to its asks, and 'has' shows which one it has taken */
+                     * to its asks, 'has' shows which one it has taken, and it
+                     * is promised no safe capacity */
     bool mute;      /* … but it doesn't report it: 'has' is 0 */
     /* the last roster token of another pool, if it still goes by a grant of
      * that one; else 0 */

@@ -323,7 +323,7 @@ static double safe_room_for(const struct weir_lease_pool *b,
 {
     weir_assert(grant >= 0);
     double room = grant;
-    if (!weir_pool_is_short(b, now) && h->streams)
+    if (!weir_pool_is_short(b, now))
         room = weir_larger(grant, room_for(b, h, now));
     if (b->expiry != WEIR_NEVER) {
         double free = b->safe_total - (total(&b->safe_out) - h->safe_out);
@@ -336,6 +336,8 @@ double weir_pool_safe(const struct weir_lease_pool *b, const struct holder *h,
                       double grant, weir_instant now)
 {
     weir_assert(grant >= 0);
+    if (!h->streams)
+        return 0;
     double safe = safe_share(b, h, grant);
     if (h->learns)
         safe = weir_larger(safe, h->safe_out);

@@ -12,6 +12,8 @@
  *   - The amount that a client reports holding tells which grant it has taken,
  *     because it receives grants as answers only (leased/lease_pool.h,
  *     'streams').
+ *   - A client is sent the quota's safe capacity as it is configured, which it
+ *     may use without an end. So no account has it.
  *   - A client can't be pushed to. It asks at its own pace, and the answer is
  *     of the present state, however soon it asks again.
  *   - A 'has' below 0 is a grant that the original made by mistake: it is 0.
@@ -115,22 +117,38 @@ static int64_t ceil_s(weir_duration d)
     return (int64_t)((d + WEIR_SECOND - 1) / WEIR_SECOND);
 }
 
-/* In the terms of Doorman's clients: below 0 is without limit, and the amount
- * is for each client, while the lease pool's is for all clients of a holder. */
-static double safe_for_client(const struct answer *a, struct weir_text id,
-                              const struct weir_lease_pool_ask *ask,
-                              const struct weir_grant *grant)
+static double clients_of(const struct weir_lease_pool_ask *ask)
 {
     double clients = ask->band_count == 0;
     for (size_t i = 0; i < ask->band_count; i++)
         clients += ask->bands[i].clients;
+    return clients;
+}
+
+/* The configured one, or a client's part of the capacity, as the original sends
+ * it: for each client, and below 0 without limit. The lease pool promises none
+ * of it (leased/lease_pool.c). */
+static double safe_for_client(const struct answer *a, struct weir_text id,
+                              const struct weir_lease_pool_ask *ask,
+                              const struct weir_grant *grant)
+{
+    struct weir_root *root = a->api->root;
     struct weir_captures captures;
+    struct weir_leased_stats stats;
     const struct weir_quota *quota =
-        weir_catalog_find(weir_root_catalog(a->api->root), id, &captures);
-    enum weir_on_stale on_stale = quota ? quota->on_stale : WEIR_STALE_PASS;
-    return on_stale == WEIR_STALE_PASS    ? -1
-           : on_stale == WEIR_STALE_LIMIT ? 0
-                                          : grant->safe / clients;
+        weir_catalog_find(weir_root_catalog(root), id, &captures);
+    if (!quota || quota->on_stale == WEIR_STALE_PASS)
+        return -1;
+    if (quota->on_stale == WEIR_STALE_LIMIT)
+        return 0;
+    if (quota->on_stale == WEIR_STALE_HOLD)
+        return grant->capacity / clients_of(ask);
+    double safe = weir_quota_safe(quota);
+    if (safe >= 0 || !weir_lease_manager_look_of(weir_root_lease_manager(root),
+                                                 id, &stats, a->now))
+        return weir_larger(safe, 0);
+    weir_assert(stats.pool.clients > 0);
+    return stats.rule.capacity / (double)stats.pool.clients;
 }
 
 static void show_grant(const struct answer *a, struct weir_text id,
