@@ -71,6 +71,7 @@ const char weir_serve_help[] =
     "  --doorman-insecure        Doorman's calls need no credential\n"
     "  --election none|file:PATH|etcd  how roots elect the master      [none]\n"
     "  --hostname HOST           the name by which clients reach this root\n"
+    "  --alone                   no lease is out yet: grant at once\n"
     "  --election-key KEY        the key of etcd                [weir/master]\n"
     "  --election-ttl TIME       a mastership ends so long unrenewed    [10s]\n"
     "  --etcd-endpoints ADDR:PORT,…  the addresses of etcd\n"
@@ -537,6 +538,7 @@ static const struct row rows[] = {
     { "slots", set_slots },
     { "doorman-config", set_doorman_config, .field = "config" },
     { "doorman-insecure", set_flag, AT(doorman_insecure) },
+    { "alone", set_flag, AT(alone) },
     { "election", set_election, .field = "election" },
     { "election-key", set_election_key, .field = "election" },
     { "election-ttl", set_election_ttl, .field = "ttl" },
@@ -717,6 +719,12 @@ static int check_rules(const struct weir_serve_options *options,
           "--doorman-config etcd: needs --etcd-endpoints" },
         { by_etcd && options->etcd_count == 0,
           "--election etcd needs --etcd-endpoints" },
+        { options->alone && options->election != WEIR_ELECTION_NONE,
+          "--alone says that no other root has handed out leases, so there is "
+          "nothing to elect; leave out --alone or --election" },
+        { options->alone && options->region,
+          "--alone is for a topmost root: a region's roots learn the leases of "
+          "the region" },
         { options->election_key && !by_etcd,
           "--election-key is for --election etcd" },
         { (etcd->tls_ca || etcd->tls_cert || etcd->tls_key) && !by_etcd &&

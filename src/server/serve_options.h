@@ -29,6 +29,7 @@ struct weir_serve_options {
                                  * next */
     struct weir_doorman_location doorman; /* parsed */
     bool doorman_insecure; /* Doorman's calls need no credential */
+    bool alone;            /* no lease is out at the start */
     enum weir_election_kind election;
     const char *election_path; /* of the lock; "": none */
     const char *election_key;  /* of etcd; NULL: the default */

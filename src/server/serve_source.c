@@ -214,10 +214,12 @@ int weir_serve_stand(struct serve *serve, struct weir_diag *diag)
                       .login = options->etcd_login,
                       .ttl = options->election_ttl },
         .store = serve->store && !serve->source ? options->store : NULL,
+        .alone = options->alone,
         .root = serve->root,
         .on_change = kick_root_loop,
         .context = serve,
     };
+    weir_root_lease_promise_safe(serve->root, !serve->source);
     int error = weir_mastership_new(&mastership, &serve->mastership, diag);
     if (error < 0)
         return error;

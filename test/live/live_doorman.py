@@ -32,7 +32,7 @@ TEST = Path(__file__).parents[1]
 CAPACITY = 400
 CLIENTS = 40  # which want more than a thousand together
 LEASE = 4     # seconds: twice the ttl of a mastership, so that clients mostly
-              # keep what they have; a new master learns for more than twice it
+              # keep what they have; a new master learns for a bit more
 FILE = """resources:
 - identifier_glob: fleet_*
   capacity: {capacity}
@@ -464,6 +464,19 @@ class OneServer(Case):
         self.file.write_text(text)
         self.until("a store without problem", lambda: "problem" not in
                    server.status()["store"])
+
+    def test_alone(self):
+        """A root that is told that nothing is out doesn't wait; another one
+        does, and grants what is certain to be free after a lease."""
+        alone = self.serve("alone", "--doorman-config", f"file:{self.file}",
+                           "--alone")
+        self.assertEqual(self.client(self.python, alone).get(
+            "a", "fleet_1", 400)["capacity"], CAPACITY)
+        self.assertTrue(alone.says("none is out, as --alone says"))
+        other = self.client(self.python, self.serve_file())
+        self.assertEqual(other.get("a", "fleet_1", 400)["capacity"], 0)
+        self.until("the lease is over", lambda: other.get(
+            "a", "fleet_1", 400)["capacity"] == CAPACITY)
 
     def test_edits_are_refused(self):
         server = self.serve_file()

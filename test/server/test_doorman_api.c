@@ -32,6 +32,7 @@ struct world {
     struct weir_mastership *mastership;
     struct weir_doorman_api *api;
     struct weir_arena arena;
+    weir_duration later;          /* when it calls, from now */
     uint32_t way;                 /* the client's connection */
     struct weir_root_names names; /* of the client */
     unsigned denied;
@@ -87,13 +88,14 @@ static void make_root(struct world *w)
     weir_root_settle(w->root, now);
 }
 
-static void become_master(struct world *w)
+static void become_master_as(struct world *w, bool alone)
 {
     struct weir_mastership_options options = {
         .election = { .base = w->base,
                       .log = &w->log,
                       .kind = WEIR_ELECTION_NONE,
                       .identity = "here:1" },
+        .alone = alone,
         .root = w->root,
         .on_change = on_change,
     };
@@ -104,12 +106,18 @@ static void become_master(struct world *w)
         event_base_loop(w->base, EVLOOP_ONCE);
 }
 
+static void become_master(struct world *w)
+{
+    become_master_as(w, false);
+}
+
 static int set_up(void **state)
 {
     struct world *w = calloc(1, sizeof *w);
     w->log.level = WEIR_LOG_ERROR;
     w->names.set = &weir_name_set_all;
     w->way = WEIR_WAY_NONE;
+    w->later = LATER;
     w->base = event_base_new();
     make_root(w);
     const struct weir_doorman_api_options options = { .root = w->root };
@@ -153,7 +161,7 @@ static int call(struct world *w, enum weir_doorman_method method,
                                             .names = w->names };
     struct weir_text out;
     int status =
-        weir_doorman_api_call(w->api, &what, &out, weir_clock_now() + LATER);
+        weir_doorman_api_call(w->api, &what, &out, weir_clock_now() + w->later);
     w->sentence = out;
     if (status == WEIR_GRPC_OK)
         assert_int_equal(weir_doorman_decode(out.p, out.len, responses[method],
@@ -254,6 +262,55 @@ static void test_safe_capacity(void **state)
     assert_float_equal(w->answer.grants[0].safe_capacity, 60, 0);
     assert_int_equal(get(w, "c", "learns", 500, 0), WEIR_GRPC_OK);
     assert_float_equal(w->answer.grants[0].safe_capacity, -1, 0);
+}
+
+/* An earlier process may have granted all, unless the operator knows better. */
+static void test_cold_start(void **state)
+{
+    struct world *w = *state;
+    become_master(w);
+    assert_int_equal(get(w, "c", "learns", 30, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 0, 0);
+}
+
+static void test_cold_start_alone(void **state)
+{
+    struct world *w = *state;
+    become_master_as(w, true);
+    assert_int_equal(get(w, "c", "learns", 30, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 30, 0);
+}
+
+/* Roots that promise no safe capacities wait for leases alone: for one of 60 s,
+ * and 15 s that a limiter's clock may lose. */
+static void wait_for_leases(struct world *w, bool promise, double at_last)
+{
+    static const char *const kept[] = { "sharing", "leased",        "limit",
+                                        "120/s",   "lease",         "60s",
+                                        "refresh", "15s",           "on_stale",
+                                        "share",   "safe_capacity", "5/2s",
+                                        NULL };
+    add_quota(w, 5, "kept", kept);
+    weir_root_settle(w->root, weir_clock_now());
+    weir_root_lease_promise_safe(w->root, promise);
+    become_master(w);
+    w->later = 0;
+    assert_int_equal(get(w, "c", "kept", 30, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 0, 0);
+    assert_float_equal(w->answer.grants[0].safe_capacity, 2.5, 0);
+    w->later = 76 * WEIR_SECOND;
+    assert_int_equal(get(w, "c", "kept", 30, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), at_last, 0);
+}
+
+static void test_one_lease_is_waited_for(void **state)
+{
+    wait_for_leases(*state, false, 30);
+}
+
+static void test_safe_capacities_are_waited_for(void **state)
+{
+    wait_for_leases(*state, true, 0);
 }
 
 /* Names without a leased quota pass, and are not accounted for. */
@@ -796,17 +853,31 @@ int main(void)
 {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_not_master),        TEST(test_a_lease),
-        TEST(test_unknown),           TEST(test_refused),
-        TEST(test_a_server),          TEST(test_many_and_none),
-        TEST(test_broken_bytes),      TEST(test_a_flood),
-        TEST(test_names_of_others),   TEST(test_release_of_odd_ids),
-        TEST(test_release_of_many),   TEST(test_bad_amounts),
-        TEST(test_bad_rows),          TEST(test_bad_rows_of_a_server),
-        TEST(test_no_row_is_granted), TEST(test_learning_mode_duration),
-        TEST(test_parameters),        TEST(test_parameters_are_too_long),
-        TEST(test_long_client_ids),   TEST(test_a_forged_client_id),
+        TEST(test_not_master),
+        TEST(test_a_lease),
+        TEST(test_unknown),
+        TEST(test_refused),
+        TEST(test_a_server),
+        TEST(test_many_and_none),
+        TEST(test_broken_bytes),
+        TEST(test_a_flood),
+        TEST(test_names_of_others),
+        TEST(test_release_of_odd_ids),
+        TEST(test_release_of_many),
+        TEST(test_bad_amounts),
+        TEST(test_bad_rows),
+        TEST(test_bad_rows_of_a_server),
+        TEST(test_no_row_is_granted),
+        TEST(test_learning_mode_duration),
+        TEST(test_parameters),
+        TEST(test_parameters_are_too_long),
+        TEST(test_long_client_ids),
+        TEST(test_a_forged_client_id),
         TEST(test_safe_capacity),
+        TEST(test_cold_start),
+        TEST(test_cold_start_alone),
+        TEST(test_one_lease_is_waited_for),
+        TEST(test_safe_capacities_are_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,12 +101,26 @@ static void test_hostnames(void **state)
     assert_int_equal(parse(words), WEIR_EINVAL);
 }
 
+/* It is a statement about all roots. */
+static void test_alone(void **state)
+{
+    (void)state;
+    static const char *const words[] = { "--alone", NULL };
+    assert_int_equal(parse(words), 0);
+    assert_true(options.alone);
+    static const char *const elected[] = { "--alone", "--election", "file:lock",
+                                           NULL };
+    assert_int_equal(parse(elected), WEIR_EINVAL);
+    assert_non_null(strstr(diag.text, "leave out --alone or --election"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_command_line_wins),
         cmocka_unit_test(test_certificates_of_the_command_line),
         cmocka_unit_test(test_hostnames),
+        cmocka_unit_test(test_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

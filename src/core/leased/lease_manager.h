@@ -24,9 +24,9 @@
 #define WEIR_GUESTS_LEASED_MAX (WEIR_LEASED_MAX / 2)
 #define WEIR_GUESTS_HOLDERS_MAX (WEIR_LEASE_MANAGER_HOLDERS_MAX / 2)
 
-/* The clock of a client of Doorman's protocol may be wrong by so much: its
- * leases are whole seconds of its own wall clock. */
-#define WEIR_DOORMAN_GUARD (5 * WEIR_SECOND)
+/* The wall clock of a client of Doorman's protocol may be behind by so much: its
+ * leases end at a whole second of it, rounded down. */
+#define WEIR_DOORMAN_GUARD WEIR_SECOND
 
 struct weir_lease_manager;
 
@@ -40,8 +40,9 @@ struct weir_leased {
     weir_duration learning; /* how long leases of another server, or of an
                              * earlier rule, may be out: mostly rule.lease */
     weir_duration guard;    /* how much longer some of their holders may go by
-                             * them, as in an ask: WEIR_DOORMAN_GUARD if
-                             * Doorman's clients may be among them; else 0 */
+                             * them, if that is above a refresh: as in an ask
+                             * WEIR_DOORMAN_GUARD if Doorman's clients may be
+                             * among them; else 0 */
     weir_instant expiry;    /* of the capacity; WEIR_NEVER: it is our own */
     double safe;            /* for safe capacities, in all; unless our own */
     weir_instant safe_until;

@@ -86,13 +86,15 @@ static void lease_rule_of(const struct weir_root *root,
                           const struct weir_quota *quota,
                           struct weir_leased *out)
 {
-    bool safe = quota->on_stale == WEIR_STALE_SHARE;
+    bool promised = !root->leases.unsafe;
+    bool safe = promised && quota->on_stale == WEIR_STALE_SHARE;
+    bool hold = promised && quota->on_stale == WEIR_STALE_HOLD;
     bool inflight = quota->kind == WEIR_CONCURRENCY;
     *out = (struct weir_leased){
         .rule = { .share = quota->share_algorithm,
                   .capacity = weir_quota_capacity(quota),
                   .safe = safe ? weir_quota_safe(quota) : 0,
-                  .hold = quota->on_stale == WEIR_STALE_HOLD,
+                  .hold = hold,
                   .linger = inflight ? quota->permit_timeout : 0,
                   .whole = inflight,
                   .lease = quota->lease,
@@ -829,6 +831,12 @@ bool weir_root_lease_wants_keep(const struct weir_root *root)
 void weir_root_lease_alone(struct weir_root *root, bool alone)
 {
     root->leases.alone = alone;
+}
+
+void weir_root_lease_promise_safe(struct weir_root *root, bool promise)
+{
+    weir_assert(!weir_root_leases(root));
+    root->leases.unsafe = !promise;
 }
 
 /* An address that isn't clean text isn't sent: it counts as unknown. */

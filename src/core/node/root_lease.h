@@ -44,6 +44,11 @@ bool weir_root_lease_wants_keep(const struct weir_root *root);
  * in its term. Call before begin(); false, as at first: another may have been
  * master meanwhile. */
 void weir_root_lease_alone(struct weir_root *root, bool alone);
+/* Whether lease holders are promised safe capacities; true at first. A root
+ * whose quotas are Doorman's promises none: a new master then waits for the
+ * leases of its predecessor alone. Call before begin(); all roots that elect
+ * their master are told the same. */
+void weir_root_lease_promise_safe(struct weir_root *root, bool promise);
 /* This root isn't master, or not any more. 'term': the highest known; 0: none.
  * 'master': its address, at most WEIR_MASTER_MAX bytes (asserted); copied;
  * absent: unknown. Call again whenever one of them changes. */

@@ -122,6 +122,7 @@ struct root_leases {
     weir_instant ask_from; /* no wants go up before */
     bool unkept;           /* no client is answered before a number is kept */
     bool alone;            /* as weir_root_lease_alone() */
+    bool unsafe;           /* no holder is promised a safe capacity */
     uint64_t known; /* quotas created after this epoch were never leased before;
                      * UINT64_MAX: not known … */
     bool forgot;    /* … and not to be known again: a leased quota was

@@ -49,6 +49,7 @@ struct weir_mastership {
     bool is_troubled;                 /* a failure to keep one was logged */
     bool is_unkept;                   /* no answers until a number is kept */
     bool is_alone;                    /* no other server was ever seen */
+    bool is_clean;                    /* nothing is out, says the operator */
     bool is_beside;                   /* by the lock beside the store */
     bool is_resigning;
     bool is_resigned;
@@ -124,13 +125,16 @@ static void begin_mastership(struct weir_mastership *m, uint64_t found)
 {
     weir_assert(m->term > 0);
     weir_instant now = weir_clock_now();
-    weir_log_limited(m->log, WEIR_LOG_LEASES, WEIR_LOG_INFO,
-                     "this root hands out leases, term %llu",
-                     (unsigned long long)m->term);
+    weir_log_limited(
+        m->log, WEIR_LOG_LEASES, WEIR_LOG_INFO,
+        "this root hands out leases, term %llu%s", (unsigned long long)m->term,
+        m->is_clean && m->is_alone ? "; none is out, as --alone says" : "");
     weir_root_lease_alone(m->root, m->is_alone);
     /* Vacant since now, and not since the former one was lost: another server
      * may have been master in between. */
-    weir_root_lease_begin(m->root, m->term, now, now);
+    bool is_clean = m->is_clean && m->is_alone;
+    weir_root_lease_begin(m->root, m->term, is_clean ? WEIR_NEVER : now, now);
+    m->is_clean = false;
     m->keeping = 0;
     m->is_unkept = m->keep != NULL;
     if (m->is_unkept) {
@@ -220,6 +224,7 @@ int weir_mastership_new(const struct weir_mastership_options *options,
     election.on_resigned = on_resigned;
     election.context = m;
     m->is_alone = election.kind == WEIR_ELECTION_NONE;
+    m->is_clean = options->alone;
     int error = WEIR_ENOENT;
     if (m->is_alone)
         error = stand_beside(m, &election, options->store);

@@ -18,6 +18,9 @@ struct weir_mastership_options {
     const char *store; /* the URL of the quotas; NULL: there is none. If the
                         * kind is none and this is a file, a lock beside it
                         * elects among the roots of this host that use it */
+    bool alone; /* the operator says that no lease of another server or an
+                 * earlier process is out: this root doesn't learn. For a root
+                 * without an election, and its first mastership */
     struct weir_root *root;           /* borrowed */
     void (*on_change)(void *context); /* the root may have something to send */
     void *context;
