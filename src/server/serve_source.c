@@ -191,6 +191,20 @@ static void kick_root_loop(void *context)
     weir_root_loop_kick(serve->loop);
 }
 
+static void on_mark(void *context, bool never)
+{
+    const struct serve *serve = context;
+    if (serve->mastership)
+        weir_mastership_set_mark(serve->mastership, never);
+}
+
+static bool take_mark(void *context)
+{
+    struct serve *serve = context;
+    const struct weir_store_mark_ask ask = { on_mark, serve };
+    return weir_store_thread_take_mark(serve->store, &ask) == 0;
+}
+
 int weir_serve_stand(struct serve *serve, struct weir_diag *diag)
 {
     weir_assert(serve->grpc && serve->loop && !serve->mastership);
@@ -215,6 +229,7 @@ int weir_serve_stand(struct serve *serve, struct weir_diag *diag)
                       .ttl = options->election_ttl },
         .store = serve->store && !serve->source ? options->store : NULL,
         .alone = options->alone,
+        .take_mark = serve->store && !serve->source ? take_mark : NULL,
         .root = serve->root,
         .on_change = kick_root_loop,
         .context = serve,

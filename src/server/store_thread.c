@@ -46,6 +46,7 @@ enum news_type {
     NEWS_TROUBLE,
     NEWS_ROOTS,
     NEWS_DONE,
+    NEWS_MARK,
 };
 
 struct news {
@@ -62,11 +63,13 @@ struct news {
     struct weir_bad_row row;
     char name[WEIR_NAME_MAX]; /* of the row: its first bytes */
     void *ask;
+    struct weir_store_mark_ask mark; /* of NEWS_MARK, as the next */
+    bool never;
     bool look;  /* of NEWS_DONE: the newest changes were requested */
     bool again; /* of NEWS_STORE: since the loop had no memory for changes */
 };
 
-enum ask_type { ASK_LOOK, ASK_EDIT, ASK_UNDO, ASK_LOG };
+enum ask_type { ASK_LOOK, ASK_EDIT, ASK_UNDO, ASK_LOG, ASK_MARK };
 
 struct ask {
     enum ask_type type;
@@ -484,6 +487,7 @@ static int do_ask(struct weir_store_thread *t, struct ask *ask,
     uint64_t epoch = 0;
     switch (ask->type) {
     case ASK_LOOK:
+    case ASK_MARK:
         break;
     case ASK_EDIT:
         ask->edit.changes = ask->changes.at;
@@ -503,6 +507,17 @@ static int do_ask(struct weir_store_thread *t, struct ask *ask,
     if (error == WEIR_ESTORE || error == WEIR_ESCHEMA)
         return fail_store(t, error, diag);
     return error;
+}
+
+/* By a connection of its own: a trouble of that is none of the quotas'. */
+static void serve_mark(struct weir_store_thread *t, struct ask *ask)
+{
+    struct news *news = ask->done;
+    ask->done = NULL;
+    weir_assert(news->type == NEWS_MARK && !news->never);
+    news->error =
+        weir_store_take_never_leased(t->url, &news->never, &news->diag);
+    post_news(t, news);
 }
 
 /* An edit is in the store even if it can't be read back just now: a later look
@@ -571,7 +586,10 @@ static void *run_store_thread(void *argument)
             return NULL;
         }
         if (ask) {
-            serve_ask(t, ask);
+            if (ask->type == ASK_MARK)
+                serve_mark(t, ask);
+            else
+                serve_ask(t, ask);
             ask_free(ask);
         }
         look_if_due(t);
@@ -762,6 +780,9 @@ static void hand_over_news(struct weir_store_thread *t, struct news *news,
     case NEWS_DONE:
         hand_over_end(t, news, now);
         return;
+    case NEWS_MARK:
+        news->mark.on_mark(news->mark.context, news->never);
+        return;
     }
 }
 
@@ -863,6 +884,17 @@ int weir_store_thread_undo(struct weir_store_thread *t, uint64_t epoch,
         return WEIR_ENOMEM;
     ask->epoch = epoch;
     ask->edit.identity = keep_ask_text(ask, identity);
+    return post_ask(t, ask);
+}
+
+int weir_store_thread_take_mark(struct weir_store_thread *t,
+                                const struct weir_store_mark_ask *mark)
+{
+    struct ask *ask = ask_new(ASK_MARK, NULL);
+    if (!ask)
+        return WEIR_ENOMEM;
+    ask->done->type = NEWS_MARK;
+    ask->done->mark = *mark;
     return post_ask(t, ask);
 }
 

@@ -101,6 +101,15 @@ int weir_store_thread_edit(struct weir_store_thread *thread,
 /* Requests weir_store_undo(). 0 or WEIR_ENOMEM. */
 int weir_store_thread_undo(struct weir_store_thread *thread, uint64_t epoch,
                            struct weir_text identity, void *ask);
+/* Requests weir_store_take_never_leased(); 'on_mark' has its answer, and false
+ * after an error. It is called from weir_store_thread_turn(), in the order of
+ * the requests, and not at all after a WEIR_ENOMEM. 0 or WEIR_ENOMEM. */
+struct weir_store_mark_ask {
+    void (*on_mark)(void *context, bool never);
+    void *context;
+};
+int weir_store_thread_take_mark(struct weir_store_thread *thread,
+                                const struct weir_store_mark_ask *mark);
 /* Requests weir_store_log(). 'each' is called on the store's thread, and no
  * other thread may touch 'context' before on_done. 'end' is called once with it
  * when the thread has done with it, on any thread, also if this fails. 0 or

@@ -54,7 +54,8 @@ struct weir_backend_type {
                 struct weir_diag *diag);
     /* Makes a new, empty store within a transaction; no other session sees it
      * before the commit, and closing it without one removes it. All of its meta
-     * is 0. After the commit it may only be closed. WEIR_EEXIST. */
+     * is 0, and it has the mark that no root was ever its master. After the
+     * commit it may only be closed. WEIR_EEXIST. */
     int (*create)(struct weir_backend *backend, struct weir_diag *diag);
     int (*open)(struct weir_backend *backend, struct weir_diag *diag);
     int (*upgrade)(struct weir_backend *backend, unsigned *out_from,
@@ -103,6 +104,10 @@ struct weir_backend_type {
     int (*present)(struct weir_backend *backend, const char *root, bool leaves,
                    uint32_t *out_roots, struct weir_diag *diag);
 
+    /* Removes that mark. 'out_was': there was one. */
+    int (*unmark)(struct weir_backend *backend, bool *out_was,
+                  struct weir_diag *diag);
+
     bool (*changed)(struct weir_backend *backend);
 };
 
@@ -110,6 +115,11 @@ struct weir_backend_type {
 struct weir_backend {
     const struct weir_backend_type *type;
 };
+
+/* Opens the store at 'url', or creates it; the errors of weir_store_open() and
+ * weir_store_init(). The caller closes it. */
+int weir_backend_open(const char *url, bool create, struct weir_backend **out,
+                      struct weir_diag *diag);
 
 extern const struct weir_backend_type weir_backend_sqlite;
 extern const struct weir_backend_type weir_backend_postgres;

@@ -99,9 +99,8 @@ static int make_backend(const char *url, struct weir_backend **out,
     return error < 0 ? error : type->make(where, out, diag);
 }
 
-/* Opens a store, or creates it. */
-static int open_backend(const char *url, bool create, struct weir_backend **out,
-                        struct weir_diag *diag)
+int weir_backend_open(const char *url, bool create, struct weir_backend **out,
+                      struct weir_diag *diag)
 {
     struct weir_backend *made;
     int error = make_backend(url, &made, diag);
@@ -124,7 +123,7 @@ int weir_store_init(const char *url, struct weir_diag *diag)
             diag, WEIR_ESYSTEM,
             "the system gives no random bytes: ", strerrordesc_np(errno), NULL);
     struct weir_backend *backend;
-    int error = open_backend(url, true, &backend, diag);
+    int error = weir_backend_open(url, true, &backend, diag);
     if (error < 0)
         return error;
     error = backend->type->finish(backend, &meta, false, diag);
@@ -168,7 +167,7 @@ int weir_store_open(const char *url, struct weir_store **out,
         return refuse_quotas_memory(diag);
     weir_store_show(url, store->shown);
     struct weir_store_meta meta;
-    int error = open_backend(url, false, &store->backend, diag);
+    int error = weir_backend_open(url, false, &store->backend, diag);
     if (error == 0)
         error = read_store_meta(store, &meta, diag);
     if (error < 0)
@@ -258,8 +257,11 @@ static int raise_restores_beyond(struct weir_store *store,
         type->rollback(store->backend);
         return 0;
     }
+    bool was;
     meta.id.restores = known->id.restores + 1;
     error = type->finish(store->backend, &meta, false, diag);
+    if (error == 0)
+        error = type->unmark(store->backend, &was, diag);
     return error < 0 ? error : type->commit(store->backend, diag);
 }
 
@@ -881,6 +883,9 @@ static int raise_restores(struct weir_backend *backend, uint64_t *out,
     }
     if (error == 0 && meta.moved_to[0])
         error = type->move(backend, NULL, diag);
+    bool was;
+    if (error == 0)
+        error = type->unmark(backend, &was, diag);
     if (error == 0)
         error = type->commit(backend, diag);
     if (error == 0)
@@ -894,7 +899,7 @@ int weir_store_restored(const char *url, uint64_t *out_restores,
                         struct weir_diag *diag)
 {
     struct weir_backend *backend;
-    int error = open_backend(url, false, &backend, diag);
+    int error = weir_backend_open(url, false, &backend, diag);
     if (error < 0)
         return error;
     error = raise_restores(backend, out_restores, diag);
@@ -941,6 +946,9 @@ static int copy_all(struct weir_backend *from, const char *shown,
                                      copy->diag);
     if (error == 0)
         error = copy->to->type->finish(copy->to, &meta, false, copy->diag);
+    bool was; /* leases of the source may be out */
+    if (error == 0)
+        error = copy->to->type->unmark(copy->to, &was, copy->diag);
     return error < 0 ? error : copy->to->type->commit(copy->to, copy->diag);
 }
 
@@ -953,7 +961,7 @@ static int copy_locked(struct weir_backend *from, const char *const *urls,
     char shown[2][WEIR_STORE_SHOW_MAX];
     for (int i = 0; i < 2; i++)
         weir_store_show(urls[i], shown[i]);
-    int error = open_backend(urls[1], true, &copy.to, diag);
+    int error = weir_backend_open(urls[1], true, &copy.to, diag);
     if (error < 0)
         return error;
     error = copy_all(from, shown[0], &copy);
@@ -990,7 +998,7 @@ int weir_store_migrate(const char *from, const char *to, size_t *out_quotas,
     for (int i = 0; error == 0 && i < 2; i++)
         error = find_type(urls[i], &type, &where, diag);
     if (error == 0)
-        error = open_backend(from, false, &backend, diag);
+        error = weir_backend_open(from, false, &backend, diag);
     if (error < 0)
         return error;
     error = migrate_open(backend, urls, out_quotas, diag);

@@ -8,6 +8,7 @@
  *     weir.weir_quotas      id, epoch, created, name, fields (row.c)
  *     weir.weir_tombstones  name, epoch
  *     weir.weir_log         epoch, edit, …, name, was, became
+ *     weir.weir_never_leased  its row: no root was ever master
  *     weir.weir_moved       exists after a migration: place, the URL of
  *                           the new one
  *
@@ -364,6 +365,12 @@ static const char *const schema_sql[] = {
     "CREATE INDEX weir_log_name ON weir.weir_log (name, epoch)",
 };
 
+/* Not part of the schema: an upgrade doesn't make it. */
+static const char *const mark_sql[] = {
+    "CREATE TABLE weir.weir_never_leased (one boolean PRIMARY KEY)",
+    "INSERT INTO weir.weir_never_leased VALUES (true)",
+};
+
 /* Runs the statements up to the first failure. */
 static int run_all_postgres(struct postgres_store *store,
                             const char *const *sql, size_t count,
@@ -398,6 +405,9 @@ static int postgres_create(struct weir_backend *backend, struct weir_diag *diag)
                                  " $1::integer, '00000000-0000-0000-0000-"
                                  "000000000000', 0, 0, 0, 0)",
                                  values, 1, NULL, diag);
+    if (error == 0)
+        error =
+            run_all_postgres(store, mark_sql, WEIR_COUNT_OF(mark_sql), diag);
     return error;
 }
 
@@ -486,6 +496,29 @@ static int postgres_move(struct weir_backend *backend, const char *to,
                                                "INSERT INTO"
                                                " weir.weir_moved VALUES ($1)",
                                                &to, 1, NULL, diag);
+}
+
+static int postgres_unmark(struct weir_backend *backend, bool *out_was,
+                           struct weir_diag *diag)
+{
+    struct postgres_store *store = postgres_store_of(backend);
+    char table[64] = "";
+    PGresult *rows;
+    *out_was = false;
+    int error =
+        read_value(store, "SELECT to_regclass('weir.weir_never_leased')", table,
+                   sizeof(table), diag);
+    if (error < 0 || !table[0])
+        return error;
+    error = weir_session_run(&store->session,
+                             "DELETE FROM weir.weir_never_leased"
+                             " RETURNING one",
+                             NULL, 0, &rows, diag);
+    if (error < 0)
+        return error;
+    *out_was = PQntuples(rows) > 0;
+    PQclear(rows);
+    return 0;
 }
 
 /* NULL if there is no such row: greatest() leaves it out. */
@@ -912,5 +945,6 @@ const struct weir_backend_type weir_backend_postgres = {
     .finish = postgres_finish,
     .move = postgres_move,
     .present = postgres_present,
+    .unmark = postgres_unmark,
     .changed = postgres_changed,
 };

@@ -11,6 +11,7 @@
  *     tombstones  name, epoch
  *     log         epoch, edit, at_ms, who, name, was, became
  *     moved       exists after a migration: place, the new URL
+ *     never_leased  its row: no root was ever master (store_leased.c)
  *
  * Files of other programs are refused by two numbers in the file's header:
  * application_id identifies Weir, user_version is the schema.
@@ -225,6 +226,11 @@ static const char *const statements_sql[SQL_COUNT] = {
         LOG_COLUMNS "JOIN log o ON o.name = l.name AND o.epoch < l.epoch"
                     " WHERE o.edit = ?1 AND l.edit > ?1" LOG_ORDER,
 };
+
+/* Not part of the schema: an upgrade doesn't make it. */
+static const char mark_sql[] =
+    "CREATE TABLE never_leased (one INTEGER PRIMARY KEY) STRICT;"
+    "INSERT INTO never_leased VALUES (1)";
 
 static int prepare_statements(struct sqlite_store *store,
                               struct weir_diag *diag)
@@ -480,7 +486,7 @@ static int fill_new_sqlite(struct sqlite_store *store, struct weir_diag *diag)
         return refuse_sqlite(store, diag);
     int error = set_pragmas(store, diag);
     const char *const steps[] = { "PRAGMA journal_mode = WAL", "BEGIN", header,
-                                  schema_sql };
+                                  schema_sql, mark_sql };
     if (error == 0)
         error = run_all_sqlite(store, steps, WEIR_COUNT_OF(steps), diag);
     return error < 0 ? error : prepare_statements(store, diag);
@@ -714,6 +720,24 @@ static int sqlite_present(struct weir_backend *backend, const char *root,
         *out_roots = (uint32_t)sqlite3_column_int(row, 0);
     sqlite3_finalize(row);
     return 0;
+}
+
+static int sqlite_unmark(struct weir_backend *backend, bool *out_was,
+                         struct weir_diag *diag)
+{
+    struct sqlite_store *store = sqlite_store_of(backend);
+    static const char *const steps[] = { "DELETE FROM never_leased" };
+    sqlite3_int64 tables = 0;
+    *out_was = false;
+    int error = read_pragma(store,
+                            "SELECT count(*) FROM sqlite_schema"
+                            " WHERE name = 'never_leased'",
+                            &tables, diag);
+    if (error == 0 && tables > 0) {
+        error = run_all_sqlite(store, steps, WEIR_COUNT_OF(steps), diag);
+        *out_was = error == 0 && sqlite3_changes(store->db) > 0;
+    }
+    return error;
 }
 
 static int sqlite_meta(struct weir_backend *backend,
@@ -981,5 +1005,6 @@ const struct weir_backend_type weir_backend_sqlite = {
     .finish = sqlite_finish,
     .move = sqlite_move,
     .present = sqlite_present,
+    .unmark = sqlite_unmark,
     .changed = sqlite_changed,
 };

@@ -478,6 +478,31 @@ class OneServer(Case):
         self.until("the lease is over", lambda: other.get(
             "a", "fleet_1", 400)["capacity"] == CAPACITY)
 
+    def test_a_new_store(self):
+        """The first master of a store's roots knows that nothing is out, though
+        roots are elected; the next one learns, also after a kill."""
+        store = f"sqlite:{self.folder}/q.db"
+        subprocess.run([WEIR, "store", "init", store], check=True,
+                       capture_output=True)
+        options = ("--store", store, "--election",
+                   f"file:{self.folder}/lock")
+        first = self.serve("first", *options)
+        self.until("it took the mark", lambda: first.says(
+            "no root of this store was ever master: no lease is out"))
+        subprocess.run([WEIR, "quota", "set", "q", "sharing=leased",
+                        "limit=100/s", "lease=2s", "refresh=1s", "--root",
+                        first.at], check=True, capture_output=True)
+        client = self.client(self.python, first)
+        self.assertEqual(client.get("a", "q", 100)["capacity"], 100)
+
+        first.end()
+        client = self.client(self.python, self.serve("next", *options))
+        self.until("it is master", lambda: client.call(
+            "Discovery")["is_master"])
+        self.assertEqual(client.get("b", "q", 100)["capacity"], 0)
+        self.until("the first one's lease is over", lambda: client.get(
+            "b", "q", 100)["capacity"] == 100)
+
     def test_edits_are_refused(self):
         server = self.serve_file()
         said = subprocess.run([WEIR, "quota", "set", "quick", "limit=1/s",

@@ -32,6 +32,8 @@ struct world {
     struct weir_mastership *mastership;
     struct weir_doorman_api *api;
     struct weir_arena arena;
+    const char *lock;             /* that elects; NULL: no election */
+    unsigned marks_asked;         /* of the store */
     weir_duration later;          /* when it calls, from now */
     uint32_t way;                 /* the client's connection */
     struct weir_root_names names; /* of the client */
@@ -88,14 +90,25 @@ static void make_root(struct world *w)
     weir_root_settle(w->root, now);
 }
 
+/* The store's side of the mark. */
+static bool note_mark_asked(void *context)
+{
+    struct world *w = context;
+    w->marks_asked++;
+    return true;
+}
+
 static void become_master_as(struct world *w, bool alone)
 {
     struct weir_mastership_options options = {
         .election = { .base = w->base,
                       .log = &w->log,
-                      .kind = WEIR_ELECTION_NONE,
+                      .kind = w->lock ? WEIR_ELECTION_FILE : WEIR_ELECTION_NONE,
+                      .path = w->lock,
                       .identity = "here:1" },
         .alone = alone,
+        .take_mark = note_mark_asked,
+        .context = w,
         .root = w->root,
         .on_change = on_change,
     };
@@ -109,6 +122,13 @@ static void become_master_as(struct world *w, bool alone)
 static void become_master(struct world *w)
 {
     become_master_as(w, false);
+}
+
+static void lose_mastership(struct world *w)
+{
+    weir_mastership_resign(w->mastership);
+    weir_mastership_free(&w->mastership);
+    weir_doorman_api_set_mastership(w->api, NULL, "");
 }
 
 static int set_up(void **state)
@@ -279,6 +299,65 @@ static void test_cold_start_alone(void **state)
     become_master_as(w, true);
     assert_int_equal(get(w, "c", "learns", 30, 0), WEIR_GRPC_OK);
     assert_float_equal(granted(w), 30, 0);
+}
+
+/* The first master of an election takes the mark of a new store. */
+static void test_cold_start_of_a_new_store(void **state)
+{
+    struct world *w = *state;
+    char path[] = "/tmp/weir-first-XXXXXX";
+    int fd = mkstemp(path);
+    assert_compare(fd, >=, 0);
+    close(fd);
+    w->lock = path;
+    become_master(w);
+    assert_int_equal(w->marks_asked, 1);
+    assert_int_equal(get(w, "c", "learns", 30, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 0, 0);
+    weir_mastership_set_mark(w->mastership, true);
+    assert_int_equal(get(w, "c", "learns", 30, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 30, 0);
+
+    /* The next one finds the trace of this one, though not the store. */
+    lose_mastership(w);
+    become_master(w);
+    assert_int_equal(w->marks_asked, 1);
+    assert_int_equal(get(w, "c", "learns", 30, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 0, 0);
+    unlink(path);
+}
+
+/* The mark is no proof for a root whose clients have leases, nor after its
+ * mastership, nor if another root took it. */
+static void test_marks_that_prove_nothing(void **state)
+{
+    struct world *w = *state;
+    char path[] = "/tmp/weir-first-XXXXXX";
+    int fd = mkstemp(path);
+    assert_compare(fd, >=, 0);
+    close(fd);
+    w->lock = path;
+    become_master(w);
+    assert_int_equal(get(w, "old", "learns", 30, 20), WEIR_GRPC_OK);
+    weir_mastership_set_mark(w->mastership, true);
+    assert_int_equal(get(w, "c", "learns", 100, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 0, 0);
+    lose_mastership(w);
+
+    assert_int_equal(truncate(path, 0), 0);
+    become_master(w);
+    assert_int_equal(w->marks_asked, 2);
+    weir_mastership_set_mark(w->mastership, false);
+    assert_int_equal(get(w, "c", "learns", 100, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 0, 0);
+    lose_mastership(w);
+
+    assert_int_equal(truncate(path, 0), 0);
+    become_master(w);
+    weir_mastership_resign(w->mastership);
+    weir_mastership_set_mark(w->mastership, true);
+    assert_false(weir_root_leases(w->root));
+    unlink(path);
 }
 
 /* Roots that promise no safe capacities wait for leases alone: for one of 60 s,
@@ -878,6 +957,8 @@ int main(void)
         TEST(test_cold_start_alone),
         TEST(test_one_lease_is_waited_for),
         TEST(test_safe_capacities_are_waited_for),
+        TEST(test_cold_start_of_a_new_store),
+        TEST(test_marks_that_prove_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

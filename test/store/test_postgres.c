@@ -29,6 +29,7 @@
 #include "store/store.h"
 #include "store_old.h"
 #include "store_suite.h"
+#include "store_suite_leased.h"
 #include "store_suite_lineage.h"
 #include "store_suite_presence.h"
 
@@ -747,6 +748,17 @@ static void remove_folder(const char *url)
     assert_int_equal(system(command), 0);
 }
 
+/* store_suite_leased.c */
+static void never_leased(void **state)
+{
+    store_suite_never_leased(((const struct fixture *)*state)->url);
+}
+
+static void never_leased_restored(void **state)
+{
+    store_suite_never_leased_restored(((const struct fixture *)*state)->url);
+}
+
 static void there_and_back(void **state)
 {
     struct fixture *fixture = *state;
@@ -837,6 +849,8 @@ int main(void)
     cmocka_unit_test_setup_teardown(test, set_up_alone, tear_down_alone)
     const struct CMUnitTest tests[] = {
         UNDER(locked_by_another),
+        UNDER(never_leased),
+        UNDER(never_leased_restored),
         UNDER(of_another_schema),
         UNDER(of_schema_2),
         UNDER(an_upgrade_is_news),

@@ -25,6 +25,7 @@
 #include "store/store.h"
 #include "store_old.h"
 #include "store_suite.h"
+#include "store_suite_leased.h"
 #include "store_suite_lineage.h"
 #include "store_suite_presence.h"
 
@@ -306,7 +307,7 @@ static void an_upgrade_that_fails(void **state)
     check_upgraded(fixture);
 }
 
-/* Schema 2 had the tables of today. */
+/* Schema 2 had the tables of today but the mark's. */
 static void of_schema_2(void **state)
 {
     struct fixture *fixture = *state;
@@ -319,9 +320,14 @@ static void of_schema_2(void **state)
                       " became) VALUES" STORE_OLD_LOG ";"
                       "INSERT INTO tombstones (name, epoch)"
                       " VALUES ('gone', 9);"
+                      "DROP TABLE never_leased;"
                       "UPDATE meta SET epoch = 10, last_id = 7;"
                       "PRAGMA user_version = 2"));
     store_old_check_upgrade(fixture->url);
+    bool never = true;
+    assert_int_equal(weir_store_take_never_leased(fixture->url, &never, NULL),
+                     0);
+    assert_false(never); /* it isn't known */
 }
 
 static void write_file(const char *path, const void *bytes, size_t size)
@@ -381,6 +387,17 @@ static void a_log_that_was_left_behind(void **state)
     assert_int_equal(weir_store_init(fixture->url, NULL), 0);
 }
 
+/* store_suite_leased.c */
+static void never_leased(void **state)
+{
+    store_suite_never_leased(((const struct fixture *)*state)->url);
+}
+
+static void never_leased_restored(void **state)
+{
+    store_suite_never_leased_restored(((const struct fixture *)*state)->url);
+}
+
 /* A migrated store answers only with its new place, to handles that are open
  * and to new ones, until it is declared in use again. */
 static void migrated(void **state)
@@ -395,7 +412,10 @@ static void migrated(void **state)
     assert_int_equal(edit(fixture, "a"), 0);
     snprintf(to, sizeof(to), "%s.to", fixture->url);
     snprintf(third, sizeof(third), "%s.third", fixture->url);
+    bool never = true;
     assert_int_equal(weir_store_migrate(fixture->url, to, &quotas, NULL), 0);
+    assert_int_equal(weir_store_take_never_leased(to, &never, NULL), 0);
+    assert_false(never); /* leases of the other one may be out */
     assert_int_equal(edit(fixture, "b"), WEIR_ESTORE);
     assert_non_null(strstr(fixture->diag.text, "was migrated to "));
     assert_non_null(strstr(fixture->diag.text, to));
@@ -618,6 +638,8 @@ int main(void)
         UNDER(an_upgrade_that_fails),
         UNDER(not_a_store),
         UNDER(a_log_that_was_left_behind),
+        UNDER(never_leased),
+        UNDER(never_leased_restored),
         UNDER(migrated),
         UNDER(roots_on_it),
         cmocka_unit_test(open_to_its_owner_alone),

@@ -550,6 +550,25 @@ void weir_lease_manager_begin(struct weir_lease_manager *b, weir_instant vacant,
     weir_assert(b->quotas_live == 0);
 }
 
+bool weir_lease_manager_nothing_out(struct weir_lease_manager *b,
+                                    weir_instant now)
+{
+    weir_assert(b->leases);
+    for (uint32_t i = 0; i < b->quotas_used; i++)
+        if (b->quotas[i] && weir_lease_pool_has_heard(b->quotas[i]->pool))
+            return false;
+    b->vacant = WEIR_NEVER;
+    for (uint32_t i = 0; i < b->quotas_used; i++) {
+        struct leased *q = b->quotas[i];
+        if (!q)
+            continue;
+        weir_lease_pool_nothing_out(q->pool, now);
+        q->inherits = now;
+        set_due(b, q, now);
+    }
+    return true;
+}
+
 void weir_lease_manager_found(struct weir_lease_manager *b, uint64_t number)
 {
     weir_assert(b->quotas_live == 0);

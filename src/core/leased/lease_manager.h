@@ -24,8 +24,8 @@
 #define WEIR_GUESTS_LEASED_MAX (WEIR_LEASED_MAX / 2)
 #define WEIR_GUESTS_HOLDERS_MAX (WEIR_LEASE_MANAGER_HOLDERS_MAX / 2)
 
-/* The wall clock of a client of Doorman's protocol may be behind by so much: its
- * leases end at a whole second of it, rounded down. */
+/* The wall clock of a client of Doorman's protocol may be behind by so much.
+ * Its leases end at a whole second of it, rounded down. */
 #define WEIR_DOORMAN_GUARD WEIR_SECOND
 
 struct weir_lease_manager;
@@ -73,6 +73,11 @@ void weir_lease_manager_free(struct weir_lease_manager *manager);
  * last serial. */
 void weir_lease_manager_begin(struct weir_lease_manager *manager,
                               weir_instant vacant, weir_instant now);
+/* It is proven that no lease of another master is out: all learning ends, as if
+ * begin() had had WEIR_NEVER. False: a client has reported an amount all the
+ * same, and learning goes on. */
+bool weir_lease_manager_nothing_out(struct weir_lease_manager *manager,
+                                    weir_instant now);
 #define WEIR_KEPT_UNKNOWN UINT64_MAX
 /* The number that the last master kept beside the mastership
  * (weir_lease_pool_keep); 0: there is none, and was none; WEIR_KEPT_UNKNOWN:

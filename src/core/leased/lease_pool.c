@@ -606,6 +606,18 @@ static void end_learning(struct weir_lease_pool *b, weir_instant now)
     weir_assert(!is_learning(b, now));
 }
 
+bool weir_lease_pool_has_heard(const struct weir_lease_pool *b)
+{
+    return b->known > 0 || b->safe_known > 0;
+}
+
+void weir_lease_pool_nothing_out(struct weir_lease_pool *b, weir_instant now)
+{
+    weir_assert(!weir_lease_pool_has_heard(b));
+    if (is_learning(b, now))
+        end_learning(b, now);
+}
+
 /* Updates the account by an ask: the steps that the holder may be on. */
 static void account(struct weir_lease_pool *b, struct holder *h,
                     const struct weir_lease_pool_ask *ask, weir_instant now)

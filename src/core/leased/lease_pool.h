@@ -115,6 +115,14 @@ void weir_lease_pool_set_expiry(struct weir_lease_pool *pool,
                                 weir_instant expiry, double safe,
                                 weir_instant safe_until);
 
+/* Whether a holder has reported an amount of another pool, while this one
+ * learned. */
+bool weir_lease_pool_has_heard(const struct weir_lease_pool *pool);
+/* It is proven that no other pool's holder has anything: learning is over. No
+ * holder may have reported an amount (asserted). */
+void weir_lease_pool_nothing_out(struct weir_lease_pool *pool,
+                                 weir_instant now);
+
 /* 'number' was stored beside the mastership, where a successor will find it; it
  * differs from all before it. From now on grants carry roster tokens, which
  * name the holders that have something. A successor that finds that number and

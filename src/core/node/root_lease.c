@@ -833,6 +833,15 @@ void weir_root_lease_alone(struct weir_root *root, bool alone)
     root->leases.alone = alone;
 }
 
+bool weir_root_lease_nothing_out(struct weir_root *root, weir_instant now)
+{
+    weir_assert(weir_root_leases(root));
+    bool ends = weir_lease_manager_nothing_out(root->leases.manager, now);
+    if (ends)
+        answer_ready_wants(root, now);
+    return ends;
+}
+
 void weir_root_lease_promise_safe(struct weir_root *root, bool promise)
 {
     weir_assert(!weir_root_leases(root));

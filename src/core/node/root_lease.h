@@ -44,6 +44,10 @@ bool weir_root_lease_wants_keep(const struct weir_root *root);
  * in its term. Call before begin(); false, as at first: another may have been
  * master meanwhile. */
 void weir_root_lease_alone(struct weir_root *root, bool alone);
+/* It is proven that no lease of another master is out: those who wait for the
+ * end of such leases are answered. False: a client has reported a lease all the
+ * same, and this root learns on. Only while it is master (asserted). */
+bool weir_root_lease_nothing_out(struct weir_root *root, weir_instant now);
 /* Whether lease holders are promised safe capacities; true at first. A root
  * whose quotas are Doorman's promises none: a new master then waits for the
  * leases of its predecessor alone. Call before begin(); all roots that elect

@@ -61,6 +61,9 @@ struct weir_election_news {
     uint64_t number;    /* to a master: the last one that a former master kept
                          * (weir_election_keep()); 0: none ever; or … */
 #define WEIR_ELECTION_UNREAD UINT64_MAX /* … it couldn't be read */
+    bool is_first; /* to a master: the election has no trace of a master before.
+                    * A master leaves one in the file before it is reported, and
+                    * in etcd by the first number that it keeps */
 };
 
 struct weir_election_options {

@@ -112,6 +112,7 @@ static void report_with_number(struct by_etcd *by, uint64_t number)
         .master = master,
         .term = by->change.term,
         .number = number,
+        .is_first = by->change.is_master && number == 0,
     };
     by->is_begun = news.is_master;
     weir_election_report(by->election, &news);

@@ -60,6 +60,7 @@ struct by_lock {
     bool is_troubled; /* and that was logged */
     uint64_t term;    /* this process's, or the highest one read */
     uint64_t number;  /* in the file; set by a master */
+    bool is_first;    /* the file was empty when it was locked */
 };
 
 struct line {
@@ -177,6 +178,7 @@ static void report_lock_change(struct by_lock *by, bool is_master,
         .master = master,
         .term = term,
         .number = is_master ? by->number : 0,
+        .is_first = is_master && by->is_first,
     };
     weir_election_report(by->election, &news);
 }
@@ -204,7 +206,8 @@ static int begin_term(struct by_lock *by, struct weir_diag *diag)
 {
     weir_assert(!by->is_master && by->fd >= 0);
     struct line line = { .term = 0 };
-    int error = read_lock_line(by, &line, diag);
+    int got = read_lock_line(by, &line, diag);
+    int error = got;
     /* A term below the highest one read: the file is a new one. And not below
      * the terms of masters without a lock: those are times. */
     uint64_t wall = weir_clock_wall() / WEIR_MILLISECOND;
@@ -217,6 +220,7 @@ static int begin_term(struct by_lock *by, struct weir_diag *diag)
         return error;
     by->term = term;
     by->number = line.number;
+    by->is_first = got == 0;
     by->is_master = true;
     by->is_doubted = false;
     weir_log_limited(

@@ -14,6 +14,9 @@
  * be kept, a new holder waits longer (leased/lease_pool_roster.c), and it is
  * tried again.
  *
+ * A new master learns which leases are out, unless the operator says that none
+ * is, or it takes the mark of a new store (docs/design/nothing-out.md).
+ *
  * A server without an election is the only one, by its configuration. Two such
  * roots on one store would lease twice the limit. So if the store is a file, a
  * lock beside it elects them all the same. A root that has that lock from the
@@ -48,6 +51,9 @@ struct weir_mastership {
     uint64_t keeping;                 /* the number under way; 0: none */
     bool is_troubled;                 /* a failure to keep one was logged */
     bool is_unkept;                   /* no answers until a number is kept */
+    bool (*take_mark)(void *context); /* NULL: there is none */
+    uint32_t marks_asked;             /* and not answered */
+    uint64_t mark_term;               /* of the last ask */
     bool is_alone;                    /* no other server was ever seen */
     bool is_clean;                    /* nothing is out, says the operator */
     bool is_beside;                   /* by the lock beside the store */
@@ -119,9 +125,40 @@ static void on_keep_timer(evutil_socket_t fd, short what, void *context)
         keep_another(m);
 }
 
+/* ---- The mark in the store ---- */
+
+/* Only the first master of an election asks: the mark stays after a master that
+ * could not take it, but that one has left its trace in the election. */
+static void ask_for_mark(struct weir_mastership *m)
+{
+    if (!m->take_mark || !m->take_mark(m->context))
+        return;
+    m->marks_asked++;
+    m->mark_term = m->term;
+}
+
+void weir_mastership_set_mark(struct weir_mastership *m, bool never)
+{
+    weir_assert(m->marks_asked > 0);
+    bool is_last = --m->marks_asked == 0;
+    if (!never || !is_last || m->mark_term != m->term ||
+        !weir_mastership_holds(m))
+        return;
+    bool ends = weir_root_lease_nothing_out(m->root, weir_clock_now());
+    weir_log_limited(m->log, WEIR_LOG_LEASES,
+                     ends ? WEIR_LOG_INFO : WEIR_LOG_WARNING,
+                     ends ? "no root of this store was ever master: no lease "
+                            "is out"
+                          : "no root of this store was ever master, but a "
+                            "client has a lease: this root waits for the end "
+                            "of such leases");
+    m->on_change(m->context);
+}
+
 /* ---- The election's news ---- */
 
-static void begin_mastership(struct weir_mastership *m, uint64_t found)
+static void begin_mastership(struct weir_mastership *m,
+                             const struct weir_election_news *news)
 {
     weir_assert(m->term > 0);
     weir_instant now = weir_clock_now();
@@ -134,13 +171,18 @@ static void begin_mastership(struct weir_mastership *m, uint64_t found)
      * may have been master in between. */
     bool is_clean = m->is_clean && m->is_alone;
     weir_root_lease_begin(m->root, m->term, is_clean ? WEIR_NEVER : now, now);
-    m->is_clean = false;
     m->keeping = 0;
     m->is_unkept = m->keep != NULL;
     if (m->is_unkept) {
-        weir_root_lease_found(m->root, found);
+        /* No client is answered before there is a trace of this mastership. */
+        bool traceless = news->number == 0 && m->take_mark;
+        weir_root_lease_found(m->root,
+                              traceless ? WEIR_KEPT_UNKNOWN : news->number);
         keep_another(m);
     }
+    if (news->is_first && !is_clean)
+        ask_for_mark(m);
+    m->is_clean = false;
     m->on_change(m->context);
 }
 
@@ -160,7 +202,7 @@ static void on_election_news(void *context,
         m->term = news->term;
     m->master[0] = '\0';
     if (news->is_master) {
-        begin_mastership(m, news->number);
+        begin_mastership(m, news);
         return;
     }
     if (m->is_alone && m->is_beside && !m->is_resigning)
@@ -225,6 +267,7 @@ int weir_mastership_new(const struct weir_mastership_options *options,
     election.context = m;
     m->is_alone = election.kind == WEIR_ELECTION_NONE;
     m->is_clean = options->alone;
+    m->take_mark = options->take_mark;
     int error = WEIR_ENOENT;
     if (m->is_alone)
         error = stand_beside(m, &election, options->store);

@@ -21,6 +21,10 @@ struct weir_mastership_options {
     bool alone; /* the operator says that no lease of another server or an
                  * earlier process is out: this root doesn't learn. For a root
                  * without an election, and its first mastership */
+    /* Asks the quotas' store for its mark that no root of it was ever master;
+     * weir_mastership_set_mark() has the answer, in the order of the asks, or
+     * the ask is void (false). NULL: there is no store. */
+    bool (*take_mark)(void *context);
     struct weir_root *root;           /* borrowed */
     void (*on_change)(void *context); /* the root may have something to send */
     void *context;
@@ -39,6 +43,9 @@ bool weir_mastership_holds(struct weir_mastership *mastership);
 /* Call it after the root has received requests: a new lease holder may wait for
  * a kept number (weir_root_lease_wants_keep). NULL: nothing to do. */
 void weir_mastership_keep(struct weir_mastership *mastership);
+/* The answer to an ask of take_mark(). 'never': no root of the store was ever
+ * master before this one, so no lease is out. */
+void weir_mastership_set_mark(struct weir_mastership *mastership, bool never);
 /* The master, "HOST:PORT"; "": this server, or not known. Borrowed until the
  * loop goes on. */
 const char *weir_mastership_master(const struct weir_mastership *mastership);

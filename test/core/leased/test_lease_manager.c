@@ -132,6 +132,28 @@ static void test_only_a_master_leases(void **state)
     close_house(&house);
 }
 
+/* A client that waits is granted its share by a push. */
+static void test_nothing_out(void **state)
+{
+    (void)state;
+    struct house house;
+    struct weir_grant grant;
+    struct weir_lease_manager_push push;
+    open_house(&house);
+    weir_lease_manager_begin(house.manager, BEGIN, BEGIN);
+    assert_int_equal(ask(&house, 1, "q1", 10, 0, &grant, BEGIN), 0);
+    assert_true(grant.capacity == 0);
+    assert_true(weir_lease_manager_nothing_out(house.manager, BEGIN));
+    assert_true(weir_lease_manager_next(house.manager, &push, BEGIN + 1));
+    assert_true(push.grant.capacity == 10);
+    assert_false(
+        weir_lease_manager_inherit(house.manager, WEIR_TEXT("q1"), BEGIN));
+    /* Quotas that are used later don't learn either. */
+    assert_int_equal(ask(&house, 1, "q2", 10, 0, &grant, BEGIN), 0);
+    assert_true(grant.capacity == 10);
+    close_house(&house);
+}
+
 static void test_unknown_and_removed(void **state)
 {
     (void)state;
@@ -394,6 +416,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_only_a_master_leases),
+        cmocka_unit_test(test_nothing_out),
         cmocka_unit_test(test_unknown_and_removed),
         cmocka_unit_test(test_a_capacity_that_runs_out),
         cmocka_unit_test(test_late_releases),
