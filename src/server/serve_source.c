@@ -191,9 +191,14 @@ static void kick_root_loop(void *context)
     weir_root_loop_kick(serve->loop);
 }
 
-static void on_mark(void *context, bool never)
+static void on_mark(void *context, bool never, const char *why)
 {
-    const struct serve *serve = context;
+    struct serve *serve = context;
+    if (why)
+        weir_log_limited(&serve->log, WEIR_LOG_LEASES, WEIR_LOG_WARNING,
+                         "the mark of the store isn't taken yet: %s; trying "
+                         "again",
+                         why);
     if (serve->mastership)
         weir_mastership_set_mark(serve->mastership, never);
 }

@@ -106,6 +106,8 @@ struct weir_store_thread {
     bool known;                  /* the loop was told of a store */
     bool broken; /* a whole set was begun and not passed on to its end */
     bool again;  /* the next whole set is for a loop that had no memory */
+    bool marked; /* the mark couldn't be taken: it is tried again, for later
+                  * masters only */
     uint64_t handed;
     weir_instant look_at;
     weir_instant retry_at;
@@ -392,6 +394,16 @@ static int pass_changes_on(struct weir_store_thread *t, bool first,
     return 0;
 }
 
+/* The ask was answered long ago: this is no proof, but no later master may find
+ * the mark. */
+static void remove_left_mark(struct weir_store_thread *t)
+{
+    bool never;
+    struct weir_diag diag = { 0 };
+    if (t->marked)
+        t->marked = weir_store_take_never_leased(t->url, &never, &diag) < 0;
+}
+
 /* Passes new changes on. 0, or the error with 'diag' filled. */
 static int look_at_store(struct weir_store_thread *t, struct weir_diag *diag)
 {
@@ -408,6 +420,7 @@ static int look_at_store(struct weir_store_thread *t, struct weir_diag *diag)
     if (error < 0)
         return fail_store(t, error, diag);
     report_trouble(t, 0, &(struct weir_diag){ 0 });
+    remove_left_mark(t);
     return 0;
 }
 
@@ -517,6 +530,7 @@ static void serve_mark(struct weir_store_thread *t, struct ask *ask)
     weir_assert(news->type == NEWS_MARK && !news->never);
     news->error =
         weir_store_take_never_leased(t->url, &news->never, &news->diag);
+    t->marked = news->error < 0;
     post_news(t, news);
 }
 
@@ -781,7 +795,8 @@ static void hand_over_news(struct weir_store_thread *t, struct news *news,
         hand_over_end(t, news, now);
         return;
     case NEWS_MARK:
-        news->mark.on_mark(news->mark.context, news->never);
+        news->mark.on_mark(news->mark.context, news->never,
+                           news->error < 0 ? news->diag.text : NULL);
         return;
     }
 }

@@ -101,11 +101,13 @@ int weir_store_thread_edit(struct weir_store_thread *thread,
 /* Requests weir_store_undo(). 0 or WEIR_ENOMEM. */
 int weir_store_thread_undo(struct weir_store_thread *thread, uint64_t epoch,
                            struct weir_text identity, void *ask);
-/* Requests weir_store_take_never_leased(); 'on_mark' has its answer, and false
- * after an error. It is called from weir_store_thread_turn(), in the order of
- * the requests, and not at all after a WEIR_ENOMEM. 0 or WEIR_ENOMEM. */
+/* Requests weir_store_take_never_leased(); 'on_mark' has its answer: false
+ * after an error, with its text in 'why', which is NULL without one. The thread
+ * then tries again until the mark is gone, and reports that no more. It is
+ * called from weir_store_thread_turn(), in the order of the requests, and not
+ * at all after a WEIR_ENOMEM. 0 or WEIR_ENOMEM. */
 struct weir_store_mark_ask {
-    void (*on_mark)(void *context, bool never);
+    void (*on_mark)(void *context, bool never, const char *why);
     void *context;
 };
 int weir_store_thread_take_mark(struct weir_store_thread *thread,

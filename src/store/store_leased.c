@@ -3,7 +3,7 @@
  *
  * A root that becomes master has to wait for leases of a predecessor that it
  * doesn't know. If there never was one, it needn't. A new store says so by a
- * row of its own table; the first master deletes it. The row proves something
+ * row of its own table; each master deletes it. The row proves something
  * only to the root that deleted it, in one transaction: two roots can't both
  * find it (docs/design/nothing-out.md).
  *

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import tempfile
 import threading
@@ -502,6 +503,48 @@ class OneServer(Case):
         self.assertEqual(client.get("b", "q", 100)["capacity"], 0)
         self.until("the first one's lease is over", lambda: client.get(
             "b", "q", 100)["capacity"] == 100)
+
+    def test_the_mark_is_gone_after_a_root_without_an_election(self):
+        """A root that was told that nothing is out leaves no mark to a root
+        that is elected, in whose election there is no trace of it."""
+        store = f"sqlite:{self.folder}/q.db"
+        subprocess.run([WEIR, "store", "init", store], check=True,
+                       capture_output=True)
+        alone = self.serve("alone", "--store", store, "--alone")
+        subprocess.run([WEIR, "quota", "set", "q", "sharing=leased",
+                        "limit=100/s", "lease=60s", "refresh=5s", "--root",
+                        alone.at], check=True, capture_output=True)
+        client = self.client(self.python, alone)
+        self.assertEqual(client.get("a", "q", 100)["capacity"], 100)
+        with sqlite3.connect(self.folder / "q.db") as rows:
+            self.until("it took the mark", lambda: rows.execute(
+                "SELECT count(*) FROM never_leased").fetchone() == (0,))
+        rows.close()
+        alone.end()
+        elected = self.serve("elected", "--store", store, "--election",
+                             f"file:{self.folder}/lock")
+        client = self.client(self.python, elected)
+        self.until("it is master", lambda: client.call(
+            "Discovery")["is_master"])
+        self.assertEqual(client.get("b", "q", 100)["capacity"], 0)
+
+    def test_a_mark_that_could_not_be_taken(self):
+        """The store's lock is another's for longer than a root waits for it:
+        this root learns, and takes the mark later."""
+        store = f"sqlite:{self.folder}/q.db"
+        subprocess.run([WEIR, "store", "init", store], check=True,
+                       capture_output=True)
+        rows = sqlite3.connect(self.folder / "q.db", isolation_level=None)
+        self.addCleanup(rows.close)
+        rows.execute("BEGIN IMMEDIATE")
+        root = self.serve("root", "--store", store, "--election",
+                          f"file:{self.folder}/lock")
+        self.until("the mark isn't taken", lambda: root.says(
+            "the mark of the store isn't taken yet"))
+        rows.execute("COMMIT")
+        self.until("the mark is taken", lambda: rows.execute(
+            "SELECT count(*) FROM never_leased").fetchone() == (0,))
+        self.assertFalse(root.says("was ever master"))
 
     def test_edits_are_refused(self):
         server = self.serve_file()

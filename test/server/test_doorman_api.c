@@ -321,10 +321,29 @@ static void test_cold_start_of_a_new_store(void **state)
     /* The next one finds the trace of this one, though not the store. */
     lose_mastership(w);
     become_master(w);
-    assert_int_equal(w->marks_asked, 1);
+    weir_mastership_set_mark(w->mastership, true);
     assert_int_equal(get(w, "c", "learns", 30, 0), WEIR_GRPC_OK);
     assert_float_equal(granted(w), 0, 0);
     unlink(path);
+}
+
+/* A root that knows without the mark, or that nothing elects, takes it all the
+ * same, for a later one: that may find no trace of this one. */
+static void test_each_master_takes_the_mark(void **state)
+{
+    struct world *w = *state;
+    become_master(w);
+    assert_int_equal(w->marks_asked, 1);
+    weir_mastership_set_mark(w->mastership, true);
+    assert_int_equal(get(w, "c", "learns", 30, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 0, 0);
+    lose_mastership(w);
+
+    become_master_as(w, true);
+    assert_int_equal(w->marks_asked, 2);
+    weir_mastership_set_mark(w->mastership, true);
+    assert_int_equal(get(w, "c", "learns", 30, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 30, 0);
 }
 
 /* The mark is no proof for a root whose clients have leases, nor after its
@@ -959,6 +978,7 @@ int main(void)
         TEST(test_safe_capacities_are_waited_for),
         TEST(test_cold_start_of_a_new_store),
         TEST(test_marks_that_prove_nothing),
+        TEST(test_each_master_takes_the_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

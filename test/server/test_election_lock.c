@@ -25,6 +25,7 @@ struct world {
     struct weir_log log;
     struct weir_election *election;
     bool is_master;
+    bool is_first;
     uint64_t term;
     unsigned ends;
 };
@@ -34,6 +35,7 @@ static void on_change(void *context, const struct weir_election_news *news)
     struct world *w = context;
     w->ends += w->is_master && !news->is_master;
     w->is_master = news->is_master;
+    w->is_first = news->is_first;
     if (news->term > 0)
         w->term = news->term;
 }
@@ -102,12 +104,25 @@ static void test_away_and_back(void **state)
     assert_true(weir_election_holds(w->election));
 }
 
+/* A new file has no trace of a master, but this server remembers one. */
+static void test_a_new_file_in_the_place_of_the_old(void **state)
+{
+    struct world *w = *state;
+    assert_true(w->is_first);
+    assert_int_equal(unlink(w->path), 0);
+    assert_false(weir_election_holds(w->election));
+    while (STILL(w->ends == 0 || !w->is_master))
+        event_base_loop(w->base, EVLOOP_ONCE);
+    assert_false(w->is_first);
+}
+
 int main(void)
 {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_nobody_elses_to_read),
         TEST(test_away_and_back),
+        TEST(test_a_new_file_in_the_place_of_the_old),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

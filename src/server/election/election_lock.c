@@ -60,7 +60,8 @@ struct by_lock {
     bool is_troubled; /* and that was logged */
     uint64_t term;    /* this process's, or the highest one read */
     uint64_t number;  /* in the file; set by a master */
-    bool is_first;    /* the file was empty when it was locked */
+    bool is_first;    /* the file was empty when it was locked, and no term
+                       * was ever read */
 };
 
 struct line {
@@ -218,9 +219,9 @@ static int begin_term(struct by_lock *by, struct weir_diag *diag)
         error = write_lock_line(by, term, line.number, diag);
     if (error < 0)
         return error;
+    by->is_first = got == 0 && by->term == 0;
     by->term = term;
     by->number = line.number;
-    by->is_first = got == 0;
     by->is_master = true;
     by->is_doubted = false;
     weir_log_limited(

@@ -53,7 +53,7 @@ struct weir_mastership {
     bool is_unkept;                   /* no answers until a number is kept */
     bool (*take_mark)(void *context); /* NULL: there is none */
     uint32_t marks_asked;             /* and not answered */
-    uint64_t mark_term;               /* of the last ask */
+    uint64_t mark_term;               /* of the last ask; 0: it is no proof */
     bool is_alone;                    /* no other server was ever seen */
     bool is_clean;                    /* nothing is out, says the operator */
     bool is_beside;                   /* by the lock beside the store */
@@ -127,14 +127,16 @@ static void on_keep_timer(evutil_socket_t fd, short what, void *context)
 
 /* ---- The mark in the store ---- */
 
-/* Only the first master of an election asks: the mark stays after a master that
- * could not take it, but that one has left its trace in the election. */
-static void ask_for_mark(struct weir_mastership *m)
+/* Each master takes the mark, so that no later one finds it, whatever elects
+ * that one. It proves something to the first master of an election only: the
+ * mark stays after a master that couldn't take it, but that one has left its
+ * trace in the election. */
+static void ask_for_mark(struct weir_mastership *m, bool is_first)
 {
     if (!m->take_mark || !m->take_mark(m->context))
         return;
     m->marks_asked++;
-    m->mark_term = m->term;
+    m->mark_term = is_first ? m->term : 0;
 }
 
 void weir_mastership_set_mark(struct weir_mastership *m, bool never)
@@ -180,8 +182,7 @@ static void begin_mastership(struct weir_mastership *m,
                               traceless ? WEIR_KEPT_UNKNOWN : news->number);
         keep_another(m);
     }
-    if (news->is_first && !is_clean)
-        ask_for_mark(m);
+    ask_for_mark(m, news->is_first && !is_clean);
     m->is_clean = false;
     m->on_change(m->context);
 }
