@@ -8,7 +8,7 @@
  * An old client's messages and a lease pool's requests differ in this:
  *
  *   - A client receives leases in whole seconds of the wall clock. An expiry is
- *     rounded down, and the pool allows for WEIR_DOORMAN_GUARD of skew.
+ *     rounded down, and the pool waits WEIR_DOORMAN_PATIENCE longer.
  *   - The amount that a client reports holding tells which grant it has taken,
  *     because it receives grants as answers only (leased/lease_pool.h,
  *     'streams').
@@ -256,7 +256,7 @@ static int get_one(struct answer *a, size_t index,
                                               .band_count = 1,
                                               .has = amount_held(&r->has),
                                               .mute = !is_held(&r->has),
-                                              .guard = WEIR_DOORMAN_GUARD };
+                                              .guard = WEIR_DOORMAN_PATIENCE };
     return request_lease_grant(a, r->id, &what, out);
 }
 
@@ -363,7 +363,7 @@ static int get_for_many(struct answer *a, size_t index,
                                                   gather_bands(r, bands),
                                               .has = amount_held(&r->has),
                                               .mute = !is_held(&r->has),
-                                              .guard = WEIR_DOORMAN_GUARD };
+                                              .guard = WEIR_DOORMAN_PATIENCE };
     int error = request_lease_grant(a, r->id, &what, out);
     if (error == 0)
         show_algorithm(a, out);
