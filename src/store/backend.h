@@ -121,6 +121,17 @@ struct weir_backend {
 int weir_backend_open(const char *url, bool create, struct weir_backend **out,
                       struct weir_diag *diag);
 
+/* The kind of store that 'url' names, and the rest of the URL behind its
+ * colon. WEIR_EINVAL, with 'diag' filled. */
+int weir_backend_find(const char *url, const struct weir_backend_type **type,
+                      const char **where, struct weir_diag *diag);
+/* Opens it without a look at its version. */
+int weir_backend_make(const char *url, struct weir_backend **out,
+                      struct weir_diag *diag);
+/* WEIR_ESTORE if it was migrated, with 'diag' filled; 'shown' is its URL. */
+int weir_backend_check_moved(const struct weir_store_meta *meta,
+                             const char *shown, struct weir_diag *diag);
+
 extern const struct weir_backend_type weir_backend_sqlite;
 extern const struct weir_backend_type weir_backend_postgres;
 

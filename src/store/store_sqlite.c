@@ -39,6 +39,7 @@
 
 #include "core/quota/quota_text.h"
 #include "store/backend.h"
+#include "store/sqlite_errors.h"
 
 #define APPLICATION_ID 0x57656972 /* "Weir" */
 #define BUSY_MS 2000
@@ -85,74 +86,10 @@ static struct sqlite_store *sqlite_store_of(struct weir_backend *backend)
 
 /* ---- Errors --------------------------------------------------------- */
 
-/* SQLite reports a file system that is read-only in several ways. */
-static bool is_read_only(const char *path)
-{
-    char folder[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    size_t len = slash ? (size_t)(slash - path) + 1 : 0;
-    if (access(path, W_OK) < 0 && errno == EROFS)
-        return true;
-    if (len + sizeof "." > sizeof folder)
-        return false;
-    memcpy(folder, path, len);
-    memcpy(folder + len, ".", sizeof ".");
-    return access(folder, W_OK) < 0 && errno == EROFS;
-}
-
-static int refuse_path(const char *path, int code, const char *message,
-                       struct weir_diag *diag)
-{
-    switch (code & 0xFF) {
-    case SQLITE_READONLY:
-    case SQLITE_PERM:
-    case SQLITE_CANTOPEN:
-    case SQLITE_IOERR:
-        if (is_read_only(path))
-            return weir_diag_set(diag, WEIR_ESTORE, "the quota store ", path,
-                                 " is on a read-only file system; nothing was "
-                                 "changed: mount it for writing",
-                                 NULL);
-    }
-    switch (code & 0xFF) {
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-        return weir_diag_set(diag, WEIR_ELOCKED, "the quota store ", path,
-                             " is locked by another process; nothing was "
-                             "changed. Try again once it lets go ('fuser ",
-                             path, "' names it)", NULL);
-    case SQLITE_NOTADB:
-        return weir_diag_set(diag, WEIR_ESTORE, path,
-                             " isn't a quota store of Weir", NULL);
-    case SQLITE_CORRUPT:
-        return weir_diag_set(diag, WEIR_ESTORE, "the quota store ", path,
-                             " is damaged; restore it from a backup", NULL);
-    case SQLITE_FULL:
-        return weir_diag_set(diag, WEIR_ESTORE,
-                             "there is no room on the "
-                             "disk for the quota store ",
-                             path,
-                             "; nothing was changed. Make room there, and try "
-                             "again",
-                             NULL);
-    case SQLITE_READONLY:
-    case SQLITE_PERM:
-        return weir_diag_set(diag, WEIR_ESTORE, "the quota store ", path,
-                             " can't be written by this user", NULL);
-    case SQLITE_NOMEM:
-        return weir_diag_set(diag, WEIR_ENOMEM,
-                             "there is no memory for the quota store ", path,
-                             NULL);
-    default:
-        return weir_diag_set(diag, WEIR_ESTORE, "the quota store ", path,
-                             " can't be used: ", message, NULL);
-    }
-}
-
 static int refuse_sqlite(struct sqlite_store *store, struct weir_diag *diag)
 {
-    return refuse_path(store->path, sqlite3_errcode(store->db),
-                       sqlite3_errmsg(store->db), diag);
+    return weir_sqlite_refuse(store->path, sqlite3_errcode(store->db),
+                              sqlite3_errmsg(store->db), diag);
 }
 
 static int refuse_system(const char *what, const char *path, int error,
@@ -333,7 +270,7 @@ static int check_sqlite_schema(struct sqlite_store *store, unsigned *out_schema,
     if (error < 0)
         return error;
     if (application != APPLICATION_ID || schema < 1)
-        return refuse_path(store->path, SQLITE_NOTADB, "", diag);
+        return weir_sqlite_refuse(store->path, SQLITE_NOTADB, "", diag);
     *out_schema = (unsigned)schema;
     return check_newer(store, (uint64_t)schema, diag);
 }
@@ -367,7 +304,7 @@ static int sqlite_make(const char *where, struct weir_backend **out,
     struct sqlite_store *store =
         calloc(1, sizeof(*store) + strlen(where) + sizeof("./"));
     if (!store)
-        return refuse_path(where, SQLITE_NOMEM, "", diag);
+        return weir_sqlite_refuse(where, SQLITE_NOMEM, "", diag);
     store->base.type = &weir_backend_sqlite;
     strcpy(store->path, where[0] == ':' ? "./" : "");
     strcat(store->path, where);
@@ -400,12 +337,13 @@ static int open_sqlite_file(struct sqlite_store *store, unsigned *out_schema,
     store->device = file.st_dev;
     store->inode = file.st_ino;
     if (!S_ISREG(file.st_mode))
-        return refuse_path(store->path, SQLITE_NOTADB, "", diag);
+        return weir_sqlite_refuse(store->path, SQLITE_NOTADB, "", diag);
     int code =
         sqlite3_open_v2(store->path, &store->db,
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     if (code != SQLITE_OK)
-        return refuse_path(store->path, code, sqlite3_errstr(code), diag);
+        return weir_sqlite_refuse(store->path, code, sqlite3_errstr(code),
+                                  diag);
     sqlite3_busy_timeout(store->db, BUSY_MS);
     int error = check_sqlite_schema(store, out_schema, diag);
     return error < 0 ? error : set_pragmas(store, diag);
@@ -501,7 +439,7 @@ static int check_leftovers(const char *path, struct weir_diag *diag)
         char *left;
         struct stat file;
         if (asprintf(&left, "%s%s", path, ends[i]) < 0)
-            return refuse_path(path, SQLITE_NOMEM, "", diag);
+            return weir_sqlite_refuse(path, SQLITE_NOMEM, "", diag);
         bool there = lstat(left, &file) == 0;
         int error =
             there ? weir_diag_set(diag, WEIR_EEXIST, "there is a file ", left,
@@ -539,7 +477,7 @@ static int sqlite_create(struct weir_backend *backend, struct weir_diag *diag)
         error = refuse_existing(store->path, diag);
     else if (error == 0 &&
              asprintf(&making, "%s.new-%ld", store->path, (long)getpid()) < 0)
-        error = refuse_path(store->path, SQLITE_NOMEM, "", diag);
+        error = weir_sqlite_refuse(store->path, SQLITE_NOMEM, "", diag);
     else if (error == 0)
         store->making = making;
     if (error == 0)
@@ -681,7 +619,7 @@ static int sqlite_move(struct weir_backend *backend, const char *to,
         return error;
     char *insert = sqlite3_mprintf("INSERT INTO moved VALUES (%Q)", to);
     if (!insert)
-        return refuse_path(store->path, SQLITE_NOMEM, "", diag);
+        return weir_sqlite_refuse(store->path, SQLITE_NOMEM, "", diag);
     const char *const steps[] = { insert };
     if (error == 0)
         error = run_all_sqlite(store, steps, 1, diag);
@@ -709,17 +647,12 @@ static int sqlite_present(struct weir_backend *backend, const char *root,
         delete,
         insert,
     };
+    sqlite3_int64 roots = 0;
     int error = run_all_sqlite(store, steps, leaves ? 2 : 3, diag);
-    if (error < 0)
-        return error;
-    sqlite3_stmt *row;
-    if (sqlite3_prepare_v2(store->db, "SELECT count(*) FROM roots", -1, &row,
-                           NULL) != SQLITE_OK)
-        return refuse_sqlite(store, diag);
-    if (sqlite3_step(row) == SQLITE_ROW)
-        *out_roots = (uint32_t)sqlite3_column_int(row, 0);
-    sqlite3_finalize(row);
-    return 0;
+    if (error == 0)
+        error = read_pragma(store, "SELECT count(*) FROM roots", &roots, diag);
+    *out_roots = (uint32_t)roots;
+    return error;
 }
 
 static int sqlite_unmark(struct weir_backend *backend, bool *out_was,
@@ -750,10 +683,10 @@ static int sqlite_meta(struct weir_backend *backend,
     out->moved_to[0] = '\0';
     if (code != SQLITE_ROW) {
         error = code == SQLITE_DONE
-                    ? refuse_path(store->path, SQLITE_CORRUPT, "", diag)
+                    ? weir_sqlite_refuse(store->path, SQLITE_CORRUPT, "", diag)
                     : refuse_sqlite(store, diag);
     } else if (sqlite3_column_bytes(row, 0) != sizeof(out->id.uuid)) {
-        error = refuse_path(store->path, SQLITE_CORRUPT, "", diag);
+        error = weir_sqlite_refuse(store->path, SQLITE_CORRUPT, "", diag);
     } else {
         memcpy(out->id.uuid, sqlite3_column_blob(row, 0), sizeof(out->id.uuid));
         out->id.restores = sqlite_number_at(row, 1);

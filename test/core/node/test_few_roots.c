@@ -147,7 +147,7 @@ struct naive {
     bool few;
     int seconds; /* since 'few' is so … */
     int same;    /* … and since the world was changed */
-    bool sure; /* it was otherwise for longer than the lag before */
+    bool sure;   /* it was otherwise for longer than the lag before */
     int events;
     bool reported;
 };
