@@ -183,12 +183,11 @@ static struct weir_learning learning_from_before(
         return (struct weir_learning){ 0 };
     bool ours = leased->expiry == WEIR_NEVER;
     bool safe = !ours || rule->safe != 0 || rule->hold;
-    /* A limiter's clock may lose a refresh; a client of Doorman's protocol goes
-     * by a wall clock, which doesn't lose, but may be behind by 'guard'. */
-    weir_duration slow = rule->refresh;
-    if (slow < leased->guard)
-        slow = leased->guard;
-    weir_instant leases = b->vacant + lease + slow + rule->linger;
+    /* A limiter's clock may lose a refresh, a region's too; and the wall clock
+     * of a client of Doorman's protocol, perhaps at that region, may be behind
+     * by 'guard'. */
+    weir_instant leases =
+        b->vacant + lease + rule->refresh + leased->guard + rule->linger;
     return (struct weir_learning){
         .leases = leases,
         .safes = leases + (safe ? lease : 0),

@@ -27,9 +27,9 @@
 /* The wall clock of a client of Doorman's protocol may be behind by so much.
  * Its leases end at a whole second of it, rounded down. */
 #define WEIR_DOORMAN_GUARD WEIR_SECOND
-/* A silent client is waited for so much longer than its lease by the master that
- * granted it: the original's clients go on until they reach a server again. No
- * start and no takeover waits for that. */
+/* A silent client is waited for so much longer than its lease by the master
+ * that granted it: the original's clients go on until they reach a server
+ * again. No start and no takeover waits for that. */
 #define WEIR_DOORMAN_PATIENCE (5 * WEIR_SECOND)
 
 struct weir_lease_manager;
