@@ -213,6 +213,28 @@ class Delays(Server):
         until("the last", lambda: len(told(nginx)) == len(sent) + 1)
         self.assertNotRegex(nginx.logged(), r"\[(alert|emerg|crit)\]")
 
+    def test_a_post_action_while_it_waits(self):
+        """nginx runs it when the client has gone, as a redirect of the same
+        request; the end of the wait doesn't run it once more."""
+        self.fleet.set("one", "limit=1/s", "low_burst=1", "high_burst=1",
+                       "sharing=local")
+        os.chmod(self.folder, 0o755)
+        backend = Backend(f"{self.folder}/backend")
+        self.addCleanup(backend.close)
+        nginx = self.start("""
+            location / { weir one burst=9; post_action /after; empty_gif; }
+            location /later { weir one burst=9; empty_gif; }
+            location /after { proxy_pass http://unix:@DIR@/backend:/; }
+        """, workers=1)
+        first = self.wait(nginx, "/")
+        until("its action", lambda: len(backend.held) == 1)
+        self.assertEqual(first.answer()[0], 200)
+        self.wait(nginx, "/").close()
+        until("the action of one that waits", lambda: len(backend.held) == 2)
+        # Its turn comes before this one's.
+        self.assertEqual(nginx.get("/later")[0], 200)
+        self.assertEqual(len(backend.held), 2)
+
     def test_parts_of_the_burst_are_not_delayed(self):
         for name in "one", "two":
             self.fleet.set(name, *HOURLY)

@@ -22,6 +22,7 @@ static double ngx_http_weir_unit(struct weir *weir, ngx_str_t *name);
 static weir_duration ngx_http_weir_units_time(ngx_int_t units, double unit);
 static struct weir_reply *ngx_http_weir_keep(ngx_http_request_t *r,
     struct weir_reply *reply);
+static void ngx_http_weir_waiting(ngx_http_request_t *r);
 static void ngx_http_weir_delay_handler(ngx_event_t *ev);
 
 
@@ -169,7 +170,7 @@ ngx_http_weir_delay(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx)
     }
 
     r->read_event_handler = ngx_http_test_reading;
-    r->write_event_handler = ngx_http_request_empty_handler;
+    r->write_event_handler = ngx_http_weir_waiting;
 
     ctx->timer.handler = ngx_http_weir_delay_handler;
     ctx->timer.data = r;
@@ -187,6 +188,13 @@ ngx_http_weir_delay(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx)
 }
 
 
+/* Does nothing: it marks a request that waits. */
+static void
+ngx_http_weir_waiting(ngx_http_request_t *r)
+{
+}
+
+
 static void
 ngx_http_weir_delay_handler(ngx_event_t *ev)
 {
@@ -195,6 +203,12 @@ ngx_http_weir_delay_handler(ngx_event_t *ev)
 
     r = ev->data;
     c = r->connection;
+
+    /* its client went away, and it goes on as its own "post_action" */
+
+    if (r->write_event_handler != ngx_http_weir_waiting) {
+        return;
+    }
 
     ngx_http_set_log_request(c->log, r);
 
