@@ -96,6 +96,40 @@ class Costs(Server):
             self.assertEqual(nginx.get(f"/mark?q={name}")[0], 200)
             self.until_left(nginx, name, 8)
 
+    def test_a_dry_run_in_an_earlier_phase(self):
+        """What passes after a refusal that isn't one has its cost."""
+        self.fleet.set("none", "limit=0")
+        self.fleet.set("later", *HOURLY)
+        nginx = self.start("""
+            location /peek { weir $arg_q peek; empty_gif; }
+            location / { weir none charge=7; weir_dry_run on;
+                         weir later after_access charge=4; empty_gif; }
+        """)
+        self.assertEqual(nginx.get("/")[0], 200)
+        self.until_left(nginx, "later", 6)
+
+    def test_a_client_that_gives_up_waiting(self):
+        """Its units stay charged: else asking again and again is free."""
+        self.fleet.set("one", "limit=1/h", "low_burst=1", "high_burst=1",
+                       "sharing=local")
+        nginx = self.start("""
+            location / { weir one burst=2 charge=$bytes_sent;
+                         empty_gif; }
+            location /dry { weir one burst=2; weir_dry_run on; empty_gif; }
+        """, workers=1, level="info")
+        self.assertEqual(nginx.get("/dry")[0], 200)
+        for number in range(2):
+            link = http.client.HTTPConnection("127.0.0.1", nginx.port,
+                                              timeout=PATIENCE)
+            link.request("GET", "/")
+            until("it waits", lambda: nginx.logged().count(
+                "delaying request, ") == number + 1)
+            link.close()
+            until("its end", lambda: nginx.logged().count(
+                "client prematurely closed connection") == number + 1)
+        # The one worker has logged the others before it reads this one.
+        self.assertEqual(nginx.get("/dry")[1]["X-Verdict"], "limited_dry_run")
+
     def test_a_client_that_goes_away(self):
         self.fleet.set("gone", "limit=1/h", "high_burst=1000000000",
                        "low_burst=1000000000", "sharing=local")

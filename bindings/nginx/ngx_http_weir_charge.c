@@ -31,16 +31,20 @@ ngx_http_weir_log_handler(ngx_http_request_t *r)
     ctx = ngx_http_weir_get_ctx(r);
     weir = ngx_http_weir_limiter();
 
-    if (ctx == NULL || weir == NULL
-        || ctx->verdict >= ngx_http_weir_limited)
-    {
+    /* the client of a request that still waits doesn't get its units back */
+
+    if (ctx == NULL || weir == NULL || ctx->timer.timer_set) {
         return NGX_OK;
     }
 
     asked = ctx->asked.elts;
     now = 0;
 
-    for (i = 0; i < ctx->asked.nelts; i++) {
+    /* in a dry run further ones were asked after the first, which refused */
+
+    i = ctx->verdict >= ngx_http_weir_limited ? 1 : 0;
+
+    for ( /* void */ ; i < ctx->asked.nelts; i++) {
 
         if (asked[i].limit->charge == NULL) {
             continue;
