@@ -108,6 +108,20 @@ class Costs(Server):
         self.assertEqual(nginx.get("/")[0], 200)
         self.until_left(nginx, "later", 6)
 
+    def test_a_fragment_of_a_page(self):
+        """A subrequest with a quota of its own doesn't undo the page's."""
+        self.fleet.set("none", "limit=0")
+        self.fleet.set("page", *HOURLY)
+        nginx = self.start("""
+            location /peek { weir $arg_q peek; empty_gif; }
+            location / { weir page after_access charge=4; ssi on; root @DIR@; }
+            location /part { weir none; empty_gif; }
+        """)
+        Path(self.folder, "page.html").write_text(
+            '<!--#include virtual="/part" -->')
+        self.assertEqual(nginx.get("/page.html")[0], 200)
+        self.until_left(nginx, "page", 6)
+
     def test_a_client_that_gives_up_waiting(self):
         """Its units stay charged: else asking again and again is free."""
         self.fleet.set("one", "limit=1/h", "low_burst=1", "high_burst=1",

@@ -20,7 +20,8 @@
  * Quotas are checked in the preaccess phase, as limit_req's zones are; those
  * that need the client's identity are checked "after_access", in the phase
  * after that. Subrequests aren't checked there, nor in the access phase: that
- * of auth_request inherits the request's quotas, and comes before them. */
+ * of auth_request inherits the request's quotas, and comes before them. Neither
+ * are subrequests of a request that has passed its own checks. */
 
 #include "ngx_http_weir_module.h"
 
@@ -88,6 +89,12 @@ ngx_http_weir_handler(ngx_http_request_t *r, ngx_uint_t phase)
     ctx = ngx_http_weir_get_ctx(r->main);
 
     if (ctx && (ctx->phases & phase)) {
+        return NGX_DECLINED;
+    }
+
+    /* its refusal would give back what the request was charged */
+
+    if (ctx && r != r->main && (ctx->phases & NGX_HTTP_WEIR_AFTER_ACCESS)) {
         return NGX_DECLINED;
     }
 
