@@ -27,7 +27,8 @@
  * refused one once a second, until the grant has room for it; that of a passed
  * one once in the ten seconds over which use is smoothed, which keeps the
  * grant. More would take capacity from those that use it: a process may peek a
- * thousand times a second for what another one takes.
+ * thousand times a second for what another one takes. For the same reason a
+ * weight above the burst of the whole quota, which never passes, isn't offered.
  *
  * A refusal before the first grant writes only to its thread's stripe, which
  * wakes no limiter: while there are leased quotas, the limiter looks at the
@@ -505,13 +506,16 @@ static void end_place(struct weir_limiter *limiter, uint32_t at,
     close_place(leases, at, now);
 }
 
-/* The peeks since the look before, as the file's head says. */
+/* The peeks since the look before, as the file's head says. One that no grant
+ * lets pass needs a grant for its answer alone: it counts as one unit. */
 static void offer_peeks(struct weir_limiter *limiter, struct lease_place *place,
-                        weir_instant now)
+                        const struct weir_lease_view *lease, weir_instant now)
 {
     bool limited;
     uint64_t weight =
         weir_table_end_peek(limiter->table, place->slot, &limited);
+    if (weight > lease->burst)
+        weight = 1;
     weir_duration every = limited ? PEEK_REFUSED_EVERY : PEEK_EVERY;
     if (weight == 0 ||
         (place->peeked > 0 && weir_since(place->peeked_at, now) < every))
@@ -536,7 +540,7 @@ static bool report_use(struct weir_limiter *limiter, uint32_t at,
         use.in_use = lease.in_flight;
         use.awaited = lease.awaited;
     }
-    offer_peeks(limiter, place, now);
+    offer_peeks(limiter, place, &lease, now);
     use.offered = use.passed + (refused - place->refused) + place->peeked;
     report_in_use(limiter, at);
     weir_lease_client_use(leases->client, at, &use, now);

@@ -459,10 +459,15 @@ void weir_slot_lease_view(const struct weir_table *t, uint32_t slot,
         out->awaited = weir_load_relaxed(&weir_inflight(t, slot)->awaited);
         out->entered = weir_load_relaxed(&weir_hot(t, slot)->count);
         out->limit = bounded ? weir_leak_per_s(leased->whole.leak) : INFINITY;
+        out->burst = bounded && !closed ? (uint64_t)leased->whole.high >>
+                                              leased->whole.leak.frac
+                                        : UINT64_MAX;
         if (is_inflight(&leased->whole))
             out->limit = (double)leased->whole.high;
-        if (closed)
+        if (closed) {
             out->limit = 0;
+            out->burst = 0;
+        }
     }
 }
 

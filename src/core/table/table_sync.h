@@ -172,6 +172,7 @@ struct weir_lease_view {
     enum weir_leasing leasing; /* NONE: the others are 0 */
     double granted;     /* granted, parting: units a second, or at a time */
     double limit;       /* of the whole quota; INFINITY: none */
+    uint64_t burst;     /* the same: the heaviest weight that may ever pass */
     int64_t priority;   /* of its wants, as the quota says */
     bool inflight;      /* of kind concurrency: */
     uint64_t in_flight; /* units in flight */

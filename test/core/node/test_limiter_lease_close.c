@@ -194,6 +194,23 @@ static void peeks_have_a_grant(void **state)
     world_end(world);
 }
 
+/* A peek that no grant would let pass takes nothing from those that use the
+ * limit. */
+static void a_peek_for_too_many(void **state)
+{
+    (void)state;
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_LIMIT);
+    struct weir_reply reply;
+    world_offer(world, 0, 2 * LIMIT, 0, 0);
+    world_run(world, 5 * WEIR_SECOND);
+    for (int i = 0; i < 300; i++) {
+        assert_false(peek(world, i % 2 ? WEIR_WEIGHT_MAX : 2 * LIMIT, &reply));
+        world_run(world, 100 * WEIR_MILLISECOND);
+    }
+    assert_compare(world_lease(world, 0).granted, <, 0.01 * LIMIT);
+    world_end(world);
+}
+
 /* A refused peek asks for as much as it needs; the process may use that. */
 static void a_peek_for_many(void **state)
 {
@@ -281,6 +298,7 @@ int main(void)
         cmocka_unit_test(a_want_ends_with_its_handle),
         cmocka_unit_test(peeks_have_a_grant),
         cmocka_unit_test(a_peek_for_many),
+        cmocka_unit_test(a_peek_for_too_many),
         cmocka_unit_test(a_lease_is_given_back_after_its_use),
         cmocka_unit_test(an_inherited_lease_ends),
     };
