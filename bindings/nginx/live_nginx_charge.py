@@ -66,8 +66,8 @@ class Costs(Server):
             self.until_left(nginx, f"each/{name}", 10 - units)
         self.assertEqual(nginx.get("/named?k=c&cost=two")[0], 200)
         self.until_left(nginx, "each/c", 9)
-        self.assertIn('the value of the "$arg_cost" charge is no number: "two"',
-                      nginx.logged())
+        until("it is logged", lambda: 'the value of the "$arg_cost" charge is '
+              'no number: "two"' in nginx.logged())
         self.assertEqual(nginx.get("/peeked")[0], 200)
         self.until_left(nginx, "each/peeked", 7)
         # A refused request costs nothing.
