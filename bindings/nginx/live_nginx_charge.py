@@ -207,10 +207,12 @@ def full_rate(told):
     whole, full = 0, []
     for number, (_, end, size) in enumerate(told[:-1]):
         whole += size
-        later = told[number + 1:]
-        if size > 0 and later[0][2] == 0 and not any(
-                begun < end and size > 0
-                for begun, _, size in later[:2 * CLIENTS]):
+        if size == 0:
+            continue
+        # No more than these: the clients need this process's time.
+        later = told[number + 1:number + 1 + 2 * CLIENTS]
+        if later[0][2] == 0 and not any(
+                begun < end and size > 0 for begun, _, size in later):
             full.append((end, whole))
     # At the first one the bucket began empty.
     del full[:1]
