@@ -12,7 +12,6 @@
 
 #include "codec/rls_metadata.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,22 +131,29 @@ json_t *weir_rls_metadata_from_yaml(yaml_document_t *document,
 
 /* ---- Of an answer ---- */
 
+/* "key=value"; what isn't UTF-8 has no place in a Struct, and is empty. */
+static json_t *entry_of(const struct weir_rls_entry *entry)
+{
+    size_t len = entry->key.len + 1 + entry->value.len;
+    char *text = malloc(len);
+    if (!text)
+        return NULL;
+    /* Both may have any bytes, a NUL too. */
+    if (entry->key.len > 0)
+        memcpy(text, entry->key.p, entry->key.len);
+    text[entry->key.len] = '=';
+    if (entry->value.len > 0)
+        memcpy(text + entry->key.len + 1, entry->value.p, entry->value.len);
+    json_t *shown = json_stringn(text, len);
+    free(text);
+    return shown ? shown : json_string("");
+}
+
 static json_t *entries_of(const struct weir_rls_descriptor *descriptor)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < descriptor->entry_count; i++) {
-        const struct weir_rls_entry *entry = &descriptor->entries[i];
-        size_t len = entry->key.len + 1 + entry->value.len;
-        char *text = malloc(len + 1);
-        if (!text)
-            break;
-        snprintf(text, len + 1, "%.*s=%.*s", (int)entry->key.len, entry->key.p,
-                 (int)entry->value.len, entry->value.len ? entry->value.p : "");
-        /* What isn't UTF-8 has no place in a Struct. */
-        json_t *shown = json_stringn(text, len);
-        json_array_append_new(list, shown ? shown : json_string(""));
-        free(text);
-    }
+    for (size_t i = 0; i < descriptor->entry_count; i++)
+        json_array_append_new(list, entry_of(&descriptor->entries[i]));
     return list;
 }
 
@@ -195,10 +201,10 @@ void weir_rls_metadata_merge(json_t *object, const json_t *of_limit)
     json_t *merged = json_object_get(object, "metadata");
     if (!merged) {
         merged = json_object();
-        json_object_set_new(object, "metadata", merged);
+        if (json_object_set_new(object, "metadata", merged) < 0)
+            return; /* no memory; 'merged' is freed */
     }
-    if (merged)
-        merge_into(merged, of_limit);
+    merge_into(merged, of_limit);
 }
 
 /* ---- As bytes ---- */

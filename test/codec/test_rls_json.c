@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "codec/rls_json.h"
+#include "codec/rls_metadata.h"
 
 #define ONE "\"descriptors\":[{\"entries\":[{\"key\":\"k\"}]}]"
 
@@ -216,6 +217,43 @@ static void test_answers(void **state)
                    "\"OK\"}]}");
 }
 
+/* An entry with a NUL is whole; nothing else of the memory is sent. */
+static void test_metadata_of_any_bytes(void **state)
+{
+    (void)state;
+    enum { KEY = 60, VALUE = 40 };
+    char key[KEY];
+    char value[VALUE];
+    /* The allocator has such bytes at hand. */
+    char *spent[8];
+    for (size_t i = 0; i < WEIR_COUNT_OF(spent); i++)
+        memset(spent[i] = malloc(KEY + 1 + VALUE), 'S', KEY + 1 + VALUE);
+    for (size_t i = 0; i < WEIR_COUNT_OF(spent); i++)
+        free(spent[i]);
+    memset(key, 'k', KEY);
+    memset(value, 'v', VALUE);
+    key[30] = value[5] = '\0';
+    struct weir_rls_entry entries[] = { { { key, KEY }, { value, VALUE } },
+                                        { { "\xff", 1 }, { NULL, 0 } } };
+    struct weir_rls_descriptor descriptor = { .entries = entries,
+                                              .entry_count = 2 };
+    const struct weir_rls_request asked = { .domain = WEIR_TEXT("d"),
+                                            .descriptors = &descriptor,
+                                            .count = 1 };
+    json_t *made = weir_rls_metadata_new(&asked);
+    assert_non_null(made);
+    json_t *list = json_object_get(
+        json_array_get(json_object_get(made, "descriptors"), 0), "entries");
+    json_t *first = json_array_get(list, 0);
+    assert_int_equal(json_string_length(first), KEY + 1 + VALUE);
+    const char *text = json_string_value(first);
+    assert_memory_equal(text, key, KEY);
+    assert_int_equal(text[KEY], '=');
+    assert_memory_equal(text + KEY + 1, value, VALUE);
+    assert_string_equal(json_string_value(json_array_get(list, 1)), "");
+    json_decref(made);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +261,7 @@ int main(void)
         cmocka_unit_test(test_what_is_refused),
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_metadata_of_any_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
