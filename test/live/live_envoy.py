@@ -340,7 +340,7 @@ class Case(unittest.TestCase):
         self.assertEqual(made.returncode, 0, made.stderr)
 
 
-class ByClient(Case):
+class ClientCase(Case):
     @classmethod
     def setUpClass(cls):
         cls.go = go_client()
@@ -356,6 +356,8 @@ class ByClient(Case):
         self.addCleanup(client.end)
         return client
 
+
+class ByClient(ClientCase):
     def test_limits(self):
         client = self.client()
         cart = [("path", "/cart")]
@@ -432,45 +434,6 @@ class ByClient(Case):
                             domain="llm", hits_addend=300)
         self.assertEqual([s["limit_remaining"]
                           for s in answer[0]["statuses"]], [700, 995])
-
-    def test_denied_hits(self):
-        """Requests of two hits each, for more than the limit: what the bucket
-        gains isn't used up by those that are denied."""
-        self.set_quota("envoy/w/a=1", "limit=20/s", "high_burst=20",
-                       "algorithm=token_bucket")
-        client = self.client("--rls-headers", "none")
-        passed = 0
-
-        def ask():
-            nonlocal passed
-            passed += code(client.ask([("a", "1")], domain="w",
-                                      hits_addend=2)) == "OK"
-            return passed >= 30
-        self.until("three times the burst", ask)
-
-    def test_costs(self):
-        """The token quotas of the original's examples: two a minute."""
-        service = [("service", "x")]
-
-        def said(hits):
-            answer = client.ask(entries(*service, hits_addend=hits),
-                                domain="tokens")
-            status = answer[0]["statuses"][0]
-            return code(answer), status.get("limit_remaining", 0)
-
-        limits = ("domain: tokens\ndescriptors:\n- key: service\n"
-                  "  rate_limit: {unit: day, requests_per_unit: 2}\n")
-        self.file.write_text(limits)
-        for options in (), WINDOWS:
-            made = self.weir("quota", "import", "--from", "envoy", *options,
-                             self.file)
-            self.assertEqual(made.returncode, 0, made.stderr)
-            client = self.client()
-            self.assertEqual([said(hits) for hits in (0, 1, 0, 1, 0, 1, 0, 1)],
-                             [("OK", 2), ("OK", 1), ("OK", 1), ("OK", 0),
-                              ("OK", 0), ("OVER_LIMIT", 0), ("OVER_LIMIT", 0),
-                              ("OVER_LIMIT", 0)], options)
-            self.agent.end()
 
     def test_resets(self):
         """The time until a bucket is empty; the end of a window."""

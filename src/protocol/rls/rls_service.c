@@ -26,8 +26,10 @@
  * beyond the limit must count. It becomes a debt of the bucket, of one unit's
  * limit at most: it lasts no longer than a window of the original. Peeks and
  * costs have the same keys, and a client that weighs its requests beforehand
- * doesn't peek: so the service remembers by a hash the keys of descriptors that
- * were peeked at. Rejected: a debt for all that is denied (see above).
+ * doesn't peek: so the service counts, by a hash of a descriptor's keys, the
+ * peeks that passed, and as many denied costs are debts. Rejected: a debt for
+ * all that is denied (see above), or for all after one peek: a page that peeks
+ * now and then would make it so.
  *
  * A client's own limit (`limit` of a descriptor) is ignored: a client that
  * could set its limit could set a large one. The quota of the descriptor's name
@@ -46,11 +48,19 @@
 #include "libweir/limiter_view.h"
 
 #define SHOWN_MAX 64 /* bytes of a policy's name in headers */
-/* Hashes of keys that are remembered; of more some are forgotten, until they
- * are peeked at again. */
-#define POSTPAID_MAX 1024
+/* Sets of keys that are remembered; of more some are forgotten, until they are
+ * peeked at again. */
+#define POSTPAID_MAX 1024u
+#define POSTPAID_NEAR 16u  /* places that one may have */
+#define POSTPAID_PEEKS 64u /* that are counted: debts, if no more peeks come */
 /* Units: the part of a fill that a root sent is of another clock. */
 #define ROUNDING 0.001
+
+/* A set of keys. */
+struct postpaid {
+    uint64_t hash;  /* 0: none */
+    uint32_t peeks; /* that passed, without a denied cost since */
+};
 
 /* A descriptor and its quota's name. */
 struct question {
@@ -79,9 +89,9 @@ struct weir_rls_service {
     char header_values[3][WEIR_RLS_HEADER_VALUE_MAX];
     struct weir_rls_name name; /* of the descriptor at hand, in 'name_buf' */
     char name_buf[WEIR_GIVEN_NAME_MAX];
-    uint64_t postpaid[POSTPAID_MAX]; /* at the hash's remainder; 0: none */
-    uint64_t seed;                   /* of the hashes */
-    json_t *metadata;                /* the answer's; owned; or NULL */
+    struct postpaid postpaid[POSTPAID_MAX]; /* from the hash's remainder on */
+    uint64_t seed;                          /* of the hashes */
+    json_t *metadata;                       /* the answer's; owned; or NULL */
     unsigned char metadata_bytes[WEIR_RLS_METADATA_MAX];
     unsigned char out[WEIR_RLS_ANSWER_MAX];
 };
@@ -203,19 +213,45 @@ static uint64_t hash_keys(const struct weir_rls_service *service,
     return hash ? hash : 1;
 }
 
-static void note_postpaid(struct weir_rls_service *service,
-                          const struct weir_rls_descriptor *descriptor)
+/* The place of a set of keys: its own, or else one to write over, of those
+ * with the fewest peeks. */
+static struct postpaid *find_postpaid(struct weir_rls_service *service,
+                                      uint64_t hash)
 {
-    uint64_t hash = hash_keys(service, descriptor);
-    service->postpaid[hash % POSTPAID_MAX] = hash;
+    struct postpaid *fewest = &service->postpaid[hash % POSTPAID_MAX];
+    for (uint64_t i = 0; i < POSTPAID_NEAR; i++) {
+        struct postpaid *at =
+            &service->postpaid[(hash % POSTPAID_MAX + i) % POSTPAID_MAX];
+        if (at->hash == hash)
+            return at;
+        if (at->peeks < fewest->peeks)
+            fewest = at;
+    }
+    return fewest;
 }
 
-static bool is_postpaid(const struct weir_rls_service *service,
-                        const struct weir_rls_descriptor *descriptor)
+static void note_peek(struct weir_rls_service *service,
+                      const struct weir_rls_descriptor *descriptor)
 {
     uint64_t hash = hash_keys(service, descriptor);
-    return descriptor->hits_given &&
-           service->postpaid[hash % POSTPAID_MAX] == hash;
+    struct postpaid *at = find_postpaid(service, hash);
+    if (at->hash != hash)
+        *at = (struct postpaid){ .hash = hash };
+    if (at->peeks < POSTPAID_PEEKS)
+        at->peeks++;
+}
+
+/* Whether a denied cost is a debt: one peek fewer. */
+static bool take_peek(struct weir_rls_service *service,
+                      const struct weir_rls_descriptor *descriptor)
+{
+    uint64_t hash = hash_keys(service, descriptor);
+    struct postpaid *at = find_postpaid(service, hash);
+    if (at->hash != hash || at->peeks == 0 ||
+        !(descriptor->hits_given || service->request.hits > 0))
+        return false;
+    at->peeks--;
+    return true;
 }
 
 /* Charges a cost that was denied, up to the bound of debt. */
@@ -278,14 +314,13 @@ static void decide_descriptor(struct weir_rls_service *service, uint32_t i,
         return;
     }
     request_decision(service, hits, hits == 0, out, now);
-    if (hits == 0)
-        note_postpaid(service, d);
-    if (out->verdict != WEIR_LIMITED || out->stale)
-        return;
-    if (hits == 0 && is_just_full(service, out))
-        pass_peek(out);
-    else if (is_postpaid(service, d))
+    bool denied = out->verdict == WEIR_LIMITED && !out->stale;
+    if (denied && hits > 0 && take_peek(service, d))
         charge_debt(service, hits, out);
+    if (denied && hits == 0 && is_just_full(service, out))
+        pass_peek(out);
+    if (hits == 0 && out->verdict != WEIR_LIMITED)
+        note_peek(service, d);
 }
 
 /* ---- Statuses ---- */
