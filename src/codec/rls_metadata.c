@@ -23,7 +23,16 @@
 struct from_yaml {
     yaml_document_t *document;
     uint32_t nodes;
+    size_t *room; /* bytes; borrowed */
 };
+
+static bool take_room(struct from_yaml *from, size_t bytes)
+{
+    if (bytes > *from->room)
+        return false;
+    *from->room -= bytes;
+    return true;
+}
 
 static json_t *number_of(struct weir_text text)
 {
@@ -86,7 +95,11 @@ static json_t *object_of(struct from_yaml *from, const yaml_node_t *node,
         struct weir_text name = key && key->type == YAML_SCALAR_NODE
                                     ? weir_yaml_scalar(key)
                                     : (struct weir_text){ NULL, 0 };
-        if (!name.p || json_object_setn_new(object, name.p, name.len, value)) {
+        if (!name.p || !take_room(from, name.len)) {
+            json_decref(value);
+            value = NULL;
+        }
+        if (!value || json_object_setn_new(object, name.p, name.len, value)) {
             json_decref(object);
             object = NULL;
         }
@@ -113,7 +126,10 @@ static json_t *value_of(struct from_yaml *from, const yaml_node_t *node,
                         uint32_t depth)
 {
     if (depth > WEIR_RLS_METADATA_DEPTH_MAX ||
-        ++from->nodes > WEIR_RLS_METADATA_NODES_MAX)
+        ++from->nodes > WEIR_RLS_METADATA_NODES_MAX ||
+        !take_room(from, WEIR_RLS_METADATA_NODE) ||
+        (node->type == YAML_SCALAR_NODE &&
+         !take_room(from, node->data.scalar.length)))
         return NULL;
     if (node->type == YAML_MAPPING_NODE)
         return object_of(from, node, depth);
@@ -122,9 +138,9 @@ static json_t *value_of(struct from_yaml *from, const yaml_node_t *node,
 }
 
 json_t *weir_rls_metadata_from_yaml(yaml_document_t *document,
-                                    const yaml_node_t *mapping)
+                                    const yaml_node_t *mapping, size_t *room)
 {
-    struct from_yaml from = { .document = document };
+    struct from_yaml from = { .document = document, .room = room };
     weir_assert(mapping->type == YAML_MAPPING_NODE);
     return value_of(&from, mapping, 0);
 }

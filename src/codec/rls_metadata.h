@@ -23,12 +23,16 @@
 /* Bounds. */
 #define WEIR_RLS_METADATA_NODES_MAX 1024u /* of one limit in the file */
 #define WEIR_RLS_METADATA_DEPTH_MAX 32u
+/* Bytes of all limits: a value's texts and WEIR_RLS_METADATA_NODE. Aliases make
+ * much of a short file. */
+#define WEIR_RLS_METADATA_ALL_MAX (64u << 20)
+#define WEIR_RLS_METADATA_NODE 256u
 
-/* A mapping of YAML as an object, by the types of YAML 1.1. Cycles of aliases
- * end at the bounds. NULL: over a bound, a key that isn't a scalar, or no
- * memory. */
+/* A mapping of YAML as an object, by the types of YAML 1.1. Its bytes are taken
+ * from '*room'. Cycles of aliases end at the bounds. NULL: over a bound, a key
+ * that isn't a scalar, or no memory. */
 json_t *weir_rls_metadata_from_yaml(yaml_document_t *document,
-                                    const yaml_node_t *mapping);
+                                    const yaml_node_t *mapping, size_t *room);
 
 /* The metadata of an answer, without "metadata"; NULL: no memory. */
 json_t *weir_rls_metadata_new(const struct weir_rls_request *request);

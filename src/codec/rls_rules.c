@@ -68,6 +68,7 @@ struct weir_rls_rules {
     uint32_t node_count, node_capacity;
     struct weir_rls_rule *rules; /* owned */
     size_t rule_count, rule_capacity;
+    size_t metadata_room; /* bytes that the metadata may still have */
 };
 
 /* ---- Finding ---- */
@@ -563,15 +564,16 @@ static int add_written_rule(struct build *build, const yaml_node_t *node,
     if (error < 0)
         return error;
     if (written->metadata)
-        rule.metadata =
-            weir_rls_metadata_from_yaml(build->document, written->metadata);
+        rule.metadata = weir_rls_metadata_from_yaml(
+            build->document, written->metadata, &rules->metadata_room);
     to->rule = (uint32_t)rules->rule_count;
     weir_assert(rules->rule_count < rules->rule_capacity);
     rules->rules[rules->rule_count++] = rule;
     if (written->metadata && !rule.metadata)
         return weir_yaml_refuse(rules->diag, written->metadata, WEIR_ETOOBIG,
                                 "metadata has more than 1024 values, is nested "
-                                "more than 32 deep, or a key is no text",
+                                "more than 32 deep, of all limits over 64 MiB, "
+                                "or a key is no text",
                                 "", "");
     return 0;
 }
@@ -890,6 +892,7 @@ int weir_rls_rules_parse(const struct weir_text *texts, size_t count,
     if (!rules)
         return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     rules->diag = diag;
+    rules->metadata_room = WEIR_RLS_METADATA_ALL_MAX;
     int error = load_files(texts, count, rules);
     if (error == 0)
         error = read_domains(rules);

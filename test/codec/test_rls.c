@@ -627,6 +627,20 @@ static void test_blow_up(void **state)
     const char *texts[] = { text };
     assert_int_equal(parse_texts(texts, 1, &rules, NULL, &diag), WEIR_ETOOBIG);
     assert_non_null(strstr(diag.text, "more than 100000 descriptors"));
+    /* 3,000 limits have one metadata, of 100 values. */
+    char *many = malloc(1 << 18);
+    size_t at = (size_t)sprintf(many, "domain: d\ndescriptors:\n- {key: k, "
+                                      "metadata: &m {x: [&s x");
+    for (int i = 1; i < 100; i++)
+        at += (size_t)sprintf(many + at, ", *s");
+    at += (size_t)sprintf(many + at, "]}, rate_limit: &r {unlimited: yes}}\n");
+    for (int i = 1; i < 3000; i++)
+        at += (size_t)sprintf(
+            many + at, "- {key: k%d, metadata: *m, rate_limit: *r}\n", i);
+    texts[0] = many;
+    assert_int_equal(parse_texts(texts, 1, &rules, NULL, &diag), WEIR_ETOOBIG);
+    assert_non_null(strstr(diag.text, "of all limits over 64 MiB"));
+    free(many);
 }
 
 /* ---- Quotas ---- */
