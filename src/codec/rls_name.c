@@ -133,6 +133,11 @@ static bool is_long_word(struct weir_text word, const struct special *special)
             escaped_len(word, special) > WEIR_RLS_WORD_MAX);
 }
 
+bool weir_rls_name_is_cut(struct weir_text word)
+{
+    return is_long_word(word, &in_key);
+}
+
 /* A key or a domain. */
 static void put_word(struct weir_rls_name *name, struct weir_text word,
                      const struct special *special)
@@ -173,7 +178,7 @@ void weir_rls_name_add(struct weir_rls_name *name, struct weir_text key,
     put_name_bytes(name, "/", 1);
     put_word(name, key, &in_key);
     put_name_bytes(name, "=", 1);
-    if (is_long_word(key, &in_key) && weir_text_equal(key, value))
+    if (weir_rls_name_is_cut(key) && weir_text_equal(key, value))
         put_name_bytes(name, "~", 1);
     else
         put_escaped(name, value, glob ? &in_glob : &in_value);

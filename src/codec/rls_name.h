@@ -16,7 +16,7 @@
  * and a hash; a value that equals such a key is '~'. Envoy Gateway makes a
  * route's name, which may have hundreds of bytes, both key and value, and a
  * template's name has to leave room for its values. (A pattern other than '*'
- * therefore doesn't match such a value.)
+ * therefore doesn't match such a value, and is refused if it should.)
  *
  * Other values of any length are whole here: a name over WEIR_NAME_MAX bytes is
  * a long name (core/quota/long_name.h).
@@ -48,6 +48,8 @@ void weir_rls_name_begin(struct weir_rls_name *name, char *buf, size_t size,
 /* Adds an entry. 'glob': the value is a pattern, and its '*' aren't escaped. */
 void weir_rls_name_add(struct weir_rls_name *name, struct weir_text key,
                        struct weir_text value, bool glob);
+/* Whether a key or a domain is cut. */
+bool weir_rls_name_is_cut(struct weir_text word);
 /* Ends the name of the overflow quota of the template so far: added without
  * patterns ('*' is a value). */
 void weir_rls_name_overflow(struct weir_rls_name *name);

@@ -162,6 +162,21 @@ static size_t store_name(const struct weir_rls_rule *rule,
     return kept.len;
 }
 
+/* Whether a pattern matches its own key, which as a value is '~' in a name
+ * (rls_name.h): such a request would have no quota. */
+static bool misses_its_key(const struct weir_rls_rule *rule)
+{
+    for (uint32_t i = 0; i < rule->depth; i++) {
+        const struct weir_rls_entry *entry = &rule->patterns[i];
+        if (is_glob(rule, i) && entry->value.len > 0 &&
+            !weir_glob_match(entry->value, WEIR_TEXT("~"), NULL) &&
+            weir_rls_name_is_cut(entry->key) &&
+            weir_glob_match(entry->value, entry->key, NULL))
+            return true;
+    }
+    return false;
+}
+
 /* 'scratch': of WEIR_GIVEN_NAME_MAX bytes. */
 static int make_quota(const struct weir_rls_rule *rule,
                       const struct weir_rls_quotas_options *options,
@@ -169,6 +184,11 @@ static int make_quota(const struct weir_rls_rule *rule,
                       struct weir_diag *diag)
 {
     struct weir_rls_name name;
+    if (misses_its_key(rule))
+        return weir_diag_put(
+            diag, WEIR_ENAME,
+            "the value's pattern matches its own key, which is over 64 bytes: "
+            "it would miss that value; use a shorter key, or share_threshold");
     weir_rls_name_begin(&name, scratch, WEIR_GIVEN_NAME_MAX, rule->domain);
     make_name(rule, true, &name);
     size_t len = store_name(rule, &name, name_to);

@@ -828,6 +828,15 @@ static void test_gateway(void **state)
                                      (struct weir_text){ buf, name.len }));
     weir_rls_quotas_free(made);
     weir_rls_rules_free(rules);
+    /* This pattern would miss a value that equals its key. */
+    rules = parse("domain: d\ndescriptors:\n- {key: " LONG_ROUTE
+                  ", value: 'httproute/*', rate_limit: {unit: day, "
+                  "requests_per_unit: 1}}\n");
+    assert_int_equal(weir_rls_quotas_new(rules, &options, &made, &quotas,
+                                         &count, &file, &diag),
+                     WEIR_ENAME);
+    assert_int_equal(diag.line, 3);
+    weir_rls_rules_free(rules);
 }
 
 /* A limit that is meant as none has an overflow quota too. */
