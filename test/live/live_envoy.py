@@ -666,6 +666,8 @@ descriptors:
             "name: default/eg/http\ndomain: two\ndescriptors:\n- key: two\n"
             "  rate_limit: {unit: hour, requests_per_unit: 3}\n")
         (folder / ".broken.yaml").write_text("[")
+        (folder / "folder.yaml").mkdir()
+        os.mkfifo(folder / "fifo.yaml")
         dry = self.weir("quota", "import", "--from", "envoy", "--dry-run",
                         folder)
         self.assertIn("- name: envoy/two/one=*\n", dry.stdout)

@@ -40,6 +40,13 @@ static bool is_folder(const char *path)
     return stat(path, &file) == 0 && S_ISDIR(file.st_mode);
 }
 
+/* A folder, or a FIFO, which would wait for its writer. */
+static bool is_no_file(const char *path)
+{
+    struct stat file;
+    return stat(path, &file) == 0 && !S_ISREG(file.st_mode);
+}
+
 static char *join_path(const char *folder, const char *name)
 {
     size_t size = strlen(folder) + 1 + strlen(name) + 1;
@@ -58,22 +65,24 @@ static int list_folder(const char *path, struct weir_rls_files *out,
     if (count < 0)
         return refuse_file(path, diag);
     int error = 0;
-    if (count == 0)
-        error = weir_diag_set(diag, WEIR_ESYSTEM, path,
-                              ": no file in this folder ends in .yaml or .yml",
-                              NULL);
-    else if (count > (int)WEIR_RLS_FILES_MAX)
+    if (count > (int)WEIR_RLS_FILES_MAX)
         error = weir_diag_set(diag, WEIR_ETOOBIG, path,
                               ": more than 1024 files", NULL);
     else
-        out->paths = calloc((size_t)count, sizeof *out->paths);
+        out->paths = calloc((size_t)count + 1, sizeof *out->paths);
     for (int i = 0; i < count; i++) {
-        if (error == 0 && out->paths)
-            out->paths[i] = join_path(path, entries[i]->d_name);
+        char *file = out->paths ? join_path(path, entries[i]->d_name) : NULL;
+        if (file && is_no_file(file))
+            free(file);
+        else if (out->paths)
+            out->paths[out->count++] = file;
         free(entries[i]);
     }
     free(entries);
-    out->count = out->paths ? (size_t)count : 0;
+    if (out->paths && out->count == 0)
+        error = weir_diag_set(diag, WEIR_ESYSTEM, path,
+                              ": no file in this folder ends in .yaml or .yml",
+                              NULL);
     return error;
 }
 
