@@ -21,7 +21,6 @@ LIMIT = 600_000  # bytes a second of each user
 SPAN = 10        # seconds over which it must hold
 PART = 0.05      # … to this part
 SIZES = 20_000, 300_000, 2_000_000
-CLIENTS = 2      # of each user
 
 
 class Server(Rooted):
@@ -177,55 +176,56 @@ class Costs(Server):
 
 
 class Client(threading.Thread):
-    """Asks for one file again and again. Notes when each response began and
+    """A user that asks for one file again and again. Notes when each response
     ended, and its bytes; 0 for a refusal."""
 
-    def __init__(self, nginx, path, told, ends):
+    def __init__(self, nginx, path, ends):
         super().__init__()
-        self.nginx, self.path, self.told, self.ends = nginx, path, told, ends
+        self.nginx, self.path, self.ends = nginx, path, ends
+        self.told, self.error = [], None
 
     def run(self):
+        try:
+            self.ask()
+        except Exception as error:      # for the test's thread
+            self.error = error
+
+    def ask(self):
         link = http.client.HTTPConnection("127.0.0.1", self.nginx.port,
                                           timeout=PATIENCE)
         while not self.ends.is_set():
-            begun = time.monotonic()
             link.request("GET", self.path)
             answer = link.getresponse()
             body = answer.read()
-            self.told.append((begun, time.monotonic(),
-                              len(body) if answer.status == 200 else 0))
-            if answer.status != 200:
+            size = len(body) if answer.status == 200 else 0
+            self.told.append((time.monotonic(), size))
+            if size == 0:
                 self.ends.wait(0.005)
         link.close()
 
-
-def full_rate(told):
-    """The rate between two instants at which the bucket was full: a response
-    had ended, none was under way, and the next request was refused; SPAN or
-    more apart. None: not yet. Other windows would cut a response in two."""
-    told = sorted(list(told), key=lambda one: one[1])
-    whole, full = 0, []
-    for number, (_, end, size) in enumerate(told[:-1]):
-        whole += size
-        if size == 0:
-            continue
-        # No more than these: the clients need this process's time.
-        later = told[number + 1:number + 1 + 2 * CLIENTS]
-        if later[0][2] == 0 and not any(
-                begun < end and size > 0 for begun, _, size in later):
-            full.append((end, whole))
-    # At the first one the bucket began empty.
-    del full[:1]
-    if not full or full[-1][0] - full[0][0] < SPAN:
-        return None
-    return (full[-1][1] - full[0][1]) / (full[-1][0] - full[0][0])
+    def rate(self):
+        """The rate between two instants at which the bucket was full (a
+        response had ended, and the next request was refused), SPAN or more
+        apart; None: not yet. Other windows would cut a response in two."""
+        if self.error:
+            raise self.error
+        told = list(self.told)
+        whole, full = 0, []
+        for (end, size), (_, then) in zip(told, told[1:]):
+            whole += size
+            if size > 0 and then == 0:
+                full.append((end, whole))
+        # At the first one the bucket began empty.
+        del full[:1]
+        if not full or full[-1][0] - full[0][0] < SPAN:
+            return None
+        return (full[-1][1] - full[0][1]) / (full[-1][0] - full[0][0])
 
 
 class Bytes(Server):
     def test_bytes_a_second_of_each_user(self):
-        """Small responses take 1 byte first. Large ones take as many as they
-        are expected to have: else two at once are a debt of 7 s, or only one
-        passes, and no ten seconds are like others."""
+        """Small responses take 1 byte first, large ones as many as they are
+        expected to have."""
         # Without a band: between two bursts requests are refused at random.
         self.fleet.set("bytes/*", f"limit={LIMIT}/s", "low_burst=4s",
                        "high_burst=4s")
@@ -234,25 +234,23 @@ class Bytes(Server):
                                      charge=$bytes_sent; }
         """)
         ends = threading.Event()
-        told = {size: [] for size in SIZES}
-        clients = []
+        clients = {}
         for size in SIZES:
             Path(self.folder, str(size)).write_bytes(bytes(size))
             expected = size if size >= LIMIT else 1
-            clients += [Client(
-                nginx, f"/{size}?user=of{size}&expected={expected}",
-                told[size], ends) for _ in range(CLIENTS)]
+            clients[size] = Client(
+                nginx, f"/{size}?user=of{size}&expected={expected}", ends)
         try:
-            for client in clients:
+            for client in clients.values():
                 client.start()
-            for size in SIZES:
+            for size, client in clients.items():
                 rate = until(f"a full bucket for {SPAN} s, by {size} bytes",
-                             lambda: full_rate(told[size]))
+                             client.rate)
                 self.assertLessEqual(abs(rate - LIMIT), PART * LIMIT, size)
                 print(f"{size} bytes: {rate:.0f} bytes/s", file=sys.stderr)
         finally:
             ends.set()
-            for client in clients:
+            for client in clients.values():
                 client.join(PATIENCE)
 
 
