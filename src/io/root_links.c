@@ -66,6 +66,7 @@ struct weir_root_links {
     struct name name[WEIR_ROOTS_MAX];
     struct event *settle, *look; /* owned */
     weir_duration every;         /* until the next lookup */
+    weir_instant retried_at;     /* when failed places counted as new */
     uint32_t others;             /* places that wait, as of the last plan */
     uint64_t seed;               /* of the times of lookups */
 };
@@ -339,6 +340,10 @@ static void on_found(void *context, const struct weir_address *found,
             links->every = WEIR_NAMES_SOON;
     }
     weir_name_lookup_free(&name->lookup);
+    if (weir_clock_now() - links->retried_at >= WEIR_ROOTS_AGAIN) {
+        links->retried_at = weir_clock_now();
+        weir_root_set_retry(&links->set);
+    }
     follow_plan(links);
     if (!is_looking(links))
         look_next(links);

@@ -23,6 +23,9 @@
 /* … and after a link was lost: first after this, and twice as long each
  * time. */
 #define WEIR_NAMES_SOON WEIR_SECOND
+/* So often, when a name was looked up, addresses that could not be connected
+ * are tried again before roots of a lower rank. */
+#define WEIR_ROOTS_AGAIN (60 * WEIR_SECOND)
 
 struct event_base;
 struct weir_root_links;

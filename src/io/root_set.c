@@ -15,7 +15,9 @@
  * among places never tried those of the highest rank. The rank depends on the
  * address alone (rendezvous hashing, Thaler and Ravishankar 1998): all
  * limiters that see the same addresses choose the same roots, and one address
- * more or less changes one choice. Roots don't know each other, and a limit
+ * more or less changes one choice. So that this holds again after roots were
+ * away, a connected link gives way to a place of a higher rank, one at a time.
+ * Roots don't know each other, and a limit
  * holds because some root has the counts of all limiters. A choice by the
  * limiter's own name would spread the limiters over the roots, and no root
  * would have all counts. */
@@ -167,6 +169,8 @@ void weir_root_set_up(struct weir_root_set *set, uint32_t link, bool up)
     weir_assert(link < set->links);
     weir_assert(!up || set->link[link].place != WEIR_ROOT_NONE);
     set->link[link].up = up;
+    if (up)
+        set->place[set->link[link].place].turn = 0;
 }
 
 void weir_root_set_failed(struct weir_root_set *set, uint32_t link)
@@ -176,6 +180,12 @@ void weir_root_set_failed(struct weir_root_set *set, uint32_t link)
     weir_assert(at < WEIR_ROOT_ADDRESSES_MAX);
     set->place[at].turn = ++set->turns;
     part_from(set, link);
+}
+
+void weir_root_set_retry(struct weir_root_set *set)
+{
+    for (uint32_t i = 0; i < WEIR_ROOT_ADDRESSES_MAX; i++)
+        set->place[i].turn = 0;
 }
 
 uint32_t weir_root_set_meet(struct weir_root_set *set, uint32_t link,
@@ -226,6 +236,25 @@ static struct weir_root_place *first_waiting(struct weir_root_set *set)
     return first;
 }
 
+/* Else the link that gave way last may lead nowhere. A name without an answer
+ * isn't waited for. */
+static bool are_all_up(const struct weir_root_set *set)
+{
+    for (uint32_t i = 0; i < set->links; i++) {
+        const struct weir_root_place *place = weir_root_set_place(set, i);
+        if (!set->link[i].up && !(place && place->is_name))
+            return false;
+    }
+    return true;
+}
+
+/* Whether the limiters that come now use 'place' rather than 'own'. */
+static bool is_better(const struct weir_root_place *place,
+                      const struct weir_root_place *own)
+{
+    return place->turn == 0 && comes_before(place, own);
+}
+
 /* Whether the link's place is more dispensable than 'best', the most
  * dispensable so far (NULL: none), for 'place'. */
 static bool gives_way(const struct weir_root_set *set, uint32_t link,
@@ -233,8 +262,10 @@ static bool gives_way(const struct weir_root_set *set, uint32_t link,
                       const struct weir_root_place *place)
 {
     const struct weir_root_place *own = weir_root_set_place(set, link);
-    bool up = set->link[link].up;
-    if (own->listed != 0 && (up || own->turn <= place->turn))
+    bool may = own->turn > place->turn;
+    if (set->link[link].up)
+        may = are_all_up(set) && (own->listed == 0 || is_better(place, own));
+    if (!may)
         return false;
     if (!best)
         return true;

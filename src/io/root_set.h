@@ -23,7 +23,8 @@ struct weir_root_place {
     uint32_t link;    /* that uses it; NONE: none does */
     uint32_t same_as; /* another link leads to the same root; NONE: none, as far
                        * as is known */
-    uint64_t turn;    /* its last try that failed, of all; 0: none did */
+    uint64_t turn;    /* its last try, of all that failed; 0: none since it was
+                       * connected, or since a retry */
     uint64_t rank;    /* a hash of the address: the higher, the sooner used */
 };
 
@@ -64,9 +65,15 @@ uint32_t weir_root_set_meet(struct weir_root_set *set, uint32_t link,
 void weir_root_set_merge(struct weir_root_set *set, uint32_t link,
                          uint32_t other);
 
+/* Places that could not be connected count as those never tried: they may have
+ * a root again. To be called now and then. */
+void weir_root_set_retry(struct weir_root_set *set);
+
 /* Gives places to links. Returns a bit for each link that has another place
- * than before, or none any more. A connected link loses its place only if no
- * name has it any more and another place waits. */
+ * than before, or none any more. A connected link loses its place only if all
+ * links are connected, so one at a time: to a place that waits, if no name has
+ * its own any more, or if the other has a higher rank and its last try didn't
+ * fail. */
 uint32_t weir_root_set_plan(struct weir_root_set *set);
 
 /* Listed places that wait for a link. */

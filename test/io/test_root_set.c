@@ -77,6 +77,12 @@ static uint32_t used_by(const struct weir_root_set *set)
 
 /* ---- The choice ---- */
 
+static uint64_t rank_of(uint32_t number)
+{
+    struct weir_address address = address_of(number);
+    return weir_hash(weir_text_of(address.host), address.port);
+}
+
 /* The addresses of the 'links' highest hashes, by sorting. */
 static uint32_t best_of(uint32_t numbers, uint32_t links)
 {
@@ -85,8 +91,7 @@ static uint32_t best_of(uint32_t numbers, uint32_t links)
         uint32_t best = UNIVERSE;
         uint64_t most = 0;
         for (uint32_t i = 0; i < UNIVERSE; i++) {
-            struct weir_address address = address_of(i);
-            uint64_t hash = weir_hash(weir_text_of(address.host), address.port);
+            uint64_t hash = rank_of(i);
             if (!(numbers & ~chosen & (uint32_t)1 << i) || hash < most)
                 continue;
             best = i;
@@ -179,6 +184,14 @@ static void check_places(const struct model *model)
     }
 }
 
+static bool are_all_up(const struct model *model)
+{
+    for (uint32_t i = 0; i < model->set.links; i++)
+        if (!model->up[i])
+            return false;
+    return true;
+}
+
 /* No place waits for a link that is free, or less entitled. */
 static void check_waiting(const struct model *model)
 {
@@ -191,22 +204,33 @@ static void check_waiting(const struct model *model)
         for (uint32_t k = 0; k < set->links; k++) {
             const struct weir_root_place *other = weir_root_set_place(set, k);
             assert_non_null(other);
-            assert_int_not_equal(other->listed, 0);
             if (!model->up[k])
                 assert_true(other->turn <= place->turn);
+            if (!are_all_up(model))
+                continue;
+            assert_int_not_equal(other->listed, 0);
+            if (place->turn == 0)
+                assert_true(place->rank <= other->rank);
         }
     }
 }
 
-/* A connected link keeps its address while a name has it. */
+/* Only if all links are connected does one of them give way, to a better place
+ * or because no name has its place. */
 static void check_kept(const struct model *model, uint32_t changed)
 {
+    uint32_t lost = 0;
     for (uint32_t i = 0; i < model->set.links; i++) {
         bool same = at_link(&model->set, i) == model->before[i];
         assert_int_equal(same, !(changed >> i & 1));
-        if (!same && model->before[i] != WEIR_ROOT_NONE && model->up[i])
-            assert_false(all_listed(model) >> model->before[i] & 1);
+        if (same || model->before[i] == WEIR_ROOT_NONE || !model->up[i])
+            continue;
+        lost++;
+        if (all_listed(model) >> model->before[i] & 1)
+            assert_true(rank_of(at_link(&model->set, i)) >
+                        rank_of(model->before[i]));
     }
+    assert_true(lost == 0 || (lost == 1 && are_all_up(model)));
 }
 
 static void plan(struct model *model)
@@ -323,9 +347,66 @@ static void test_a_name_is_followed(void **state)
     answer(&set, 0, 1 << 4 | 1 << 5);
     (void)weir_root_set_plan(&set);
     weir_root_set_up(&set, link, true);
+    weir_root_set_up(&set, 1 - link, true);
     answer(&set, 0, 1 << 4 | 1 << 6);
     assert_int_equal(weir_root_set_plan(&set), 1 << link);
     assert_int_equal(used_by(&set), 1 << 4 | 1 << 6);
+}
+
+/* Connects the links whose places are of 'alive'; the others fail. */
+static void try_links(struct weir_root_set *set, uint32_t alive)
+{
+    for (uint32_t i = 0; i < set->links; i++) {
+        if (at_link(set, i) == WEIR_ROOT_NONE)
+            continue;
+        bool up = alive >> at_link(set, i) & 1;
+        weir_root_set_up(set, i, up);
+        if (!up)
+            weir_root_set_failed(set, i);
+    }
+    (void)weir_root_set_plan(set);
+}
+
+/* The roots of the first choice are restarted. A limiter that was there uses
+ * others meanwhile; one that is new uses the first choice. Without an end to
+ * that they would have no root in common. */
+static void test_limiters_meet_again(void **state)
+{
+    (void)state;
+    static struct weir_root_set set;
+    const uint32_t all = (1 << 8) - 1, best = best_of(all, 4);
+    weir_root_set_init(&set, 4);
+    answer(&set, 0, all);
+    (void)weir_root_set_plan(&set);
+    try_links(&set, all);
+    assert_int_equal(used_by(&set), best);
+    for (int i = 0; i < 8; i++)
+        try_links(&set, all & ~best);
+    assert_int_equal(used_by(&set), all & ~best);
+    weir_root_set_retry(&set);
+    for (int i = 0; i < 8; i++)
+        try_links(&set, all);
+    assert_int_equal(used_by(&set), best);
+}
+
+/* An answer with addresses of no root costs one link, not all. */
+static void test_a_wrong_answer(void **state)
+{
+    (void)state;
+    static struct weir_root_set set;
+    const uint32_t roots = 15, wrong = roots << 4;
+    weir_root_set_init(&set, 4);
+    answer(&set, 0, roots);
+    (void)weir_root_set_plan(&set);
+    try_links(&set, roots);
+    answer(&set, 0, wrong);
+    for (int i = 0; i < 8; i++)
+        try_links(&set, roots);
+    assert_int_equal(__builtin_popcount(used_by(&set) & roots), 3);
+    /* A right one moves all links. */
+    for (int i = 0; i < 8; i++)
+        try_links(&set, roots | wrong);
+    assert_int_equal(used_by(&set), wrong);
 }
 
 static void test_two_addresses_of_one_root(void **state)
@@ -384,6 +465,8 @@ int main(void)
         cmocka_unit_test(test_choice),
         cmocka_unit_test(test_histories),
         cmocka_unit_test(test_a_name_is_followed),
+        cmocka_unit_test(test_limiters_meet_again),
+        cmocka_unit_test(test_a_wrong_answer),
         cmocka_unit_test(test_two_addresses_of_one_root),
         cmocka_unit_test(test_bound),
     };

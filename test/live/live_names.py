@@ -254,6 +254,27 @@ class Names(Case):
         until_equal("limiters of each root", [0, 0] + [3] * BY_NAME,
                     lambda: sorted(len(root.limiters()) for root in roots))
 
+    def test_limiters_meet_again(self):
+        """The roots that a limiter uses are away for a while. It and one that
+        starts later use the same."""
+        numbers = range(2, 2 + 2 * BY_NAME)
+        roots = self.place(*numbers)
+        self.dns.set(*(f"127.0.0.{number}" for number in numbers))
+        self.fleet.add_limiter([LOAD], roots=ROOTS)
+        self.fleet.wait_linked(BY_NAME)
+        best = [root for root in roots if root.limiters()]
+        rest = [root for root in roots if root not in best]
+        for root in best:
+            root.kill()
+        until("the others are used", lambda: all(
+            root.limiters() for root in rest))
+        for root in best:
+            root.start()
+        self.fleet.add_limiter([LOAD], roots=ROOTS)
+        until_equal("limiters of each root", [2] * BY_NAME + [0] * BY_NAME,
+                    lambda: [len(root.limiters()) for root in best + rest],
+                    patience=3 * PATIENCE)
+
     def test_certificates_are_for_the_name(self):
         """Not for the addresses that DNS says it has."""
         folder = self.fleet.folder
