@@ -371,6 +371,13 @@ static const char *const mark_sql[] = {
     "INSERT INTO weir.weir_never_leased VALUES (true)",
 };
 
+/* For the presence of roots. Not part of the schema either: the first root on a
+ * store that is older makes it, if its user may. */
+static const char roots_sql[] =
+    "DO $$ BEGIN IF to_regclass('weir.weir_roots') IS NULL THEN"
+    " CREATE TABLE weir.weir_roots (id text PRIMARY KEY,"
+    " seen timestamptz NOT NULL); END IF; END $$";
+
 /* Runs the statements up to the first failure. */
 static int run_all_postgres(struct postgres_store *store,
                             const char *const *sql, size_t count,
@@ -408,6 +415,8 @@ static int postgres_create(struct weir_backend *backend, struct weir_diag *diag)
     if (error == 0)
         error =
             run_all_postgres(store, mark_sql, WEIR_COUNT_OF(mark_sql), diag);
+    if (error == 0)
+        error = run_postgres(store, roots_sql, diag);
     return error;
 }
 
@@ -901,12 +910,7 @@ static int postgres_present(struct weir_backend *backend, const char *root,
     const char *const values[] = {
         root, weir_number_show(WEIR_PRESENCE_TTL / WEIR_SECOND, ttl)
     };
-    int error = run_postgres(
-        store,
-        "DO $$ BEGIN IF to_regclass('weir.weir_roots') IS NULL THEN"
-        " CREATE TABLE weir.weir_roots (id text PRIMARY KEY,"
-        " seen timestamptz NOT NULL); END IF; END $$",
-        diag);
+    int error = run_postgres(store, roots_sql, diag);
     if (error == 0)
         error = weir_session_run(
             &store->session,
