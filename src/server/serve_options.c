@@ -706,7 +706,8 @@ static int check_rules(const struct weir_serve_options *options,
         { options->resp_on && !options->exposure.insecure &&
               !weir_listen_address_is_local(&options->resp),
           "--resp: other hosts would reach it, in plain text. Listen on "
-          "loopback or at unix:PATH, or insist with --insecure" },
+          "loopback, 127.0.0.1:PORT or unix:PATH, or insist with "
+          "--insecure" },
         { options->doorman_config && options->region,
           "the quotas come from --doorman-config or from the region's "
           "upstream; leave out one" },
