@@ -7,8 +7,8 @@
 set -eu
 
 build="gcc libc6-dev make meson ninja-build pkg-config python3
-    libevent-dev libnghttp2-dev libssl-dev libsqlite3-dev libpq-dev
-    libjansson-dev libyaml-dev libxxhash-dev libhiredis-dev
+    libevent-dev libc-ares-dev libnghttp2-dev libssl-dev libsqlite3-dev
+    libpq-dev libjansson-dev libyaml-dev libxxhash-dev libhiredis-dev
     libmemcached-dev zlib1g-dev"
 check="libcmocka-dev protobuf-c-compiler libprotobuf-c-dev
     g++ binutils clang libclang-rt-dev llvm git curl openssl

@@ -276,8 +276,9 @@ struct weir_options {
                            * two addresses of one root count as one. With a
                            * HOST that is a name the limiter uses 4 roots, or
                            * as many as are given; of more addresses, all
-                           * limiters choose the same. weir-serve(8), Roots by
-                           * name */
+                           * limiters choose the same. "_weir._tcp.NAME",
+                           * without a port, stands for the hosts and ports of
+                           * its SRV records. weir-serve(8), Roots by name */
     const char *name;    /* the name of this process in `weir top`, up to 255
                            * bytes of clean UTF-8; NULL or "": program name and
                            * process id */

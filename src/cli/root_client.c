@@ -21,6 +21,7 @@
 #include "front/uri.h"
 #include "io/clock.h"
 #include "io/h2_link.h"
+#include "io/name_lookup.h"
 #include "server/admin/admin.h"
 
 #define CONNECT_TIMEOUT (2 * WEIR_SECOND) /* for each root */
@@ -32,6 +33,7 @@
 
 struct root {
     struct weir_address address;
+    char host[256]; /* that its certificate must be for */
     char name[300];
     char why[160]; /* why the request failed */
     bool refused;  /* … because the handshake of TLS failed */
@@ -167,8 +169,9 @@ static bool connect_root(struct weir_root_client *c, struct weir_diag *diag)
     struct weir_tls *tls;
     if (weir_login_tls(c->login, &tls, diag) < 0)
         return false;
-    struct weir_stream *stream = weir_stream_connect(
-        c->base, &c->roots[c->current].address, tls, CONNECT_TIMEOUT,
+    struct root *root = &c->roots[c->current];
+    struct weir_stream *stream = weir_stream_connect_as(
+        c->base, &root->address, root->host, tls, CONNECT_TIMEOUT,
         &(struct weir_stream_handler){ 0 });
     if (stream)
         c->link = weir_h2_link_new(stream, false, &handler);
@@ -404,19 +407,71 @@ bool weir_root_client_created(const struct weir_root_client *c)
 
 /* ---- Life ---- */
 
+static void put_root(struct weir_root_client *c,
+                     const struct weir_address *address, const char *host,
+                     struct weir_text name)
+{
+    struct root *root = &c->roots[c->count++];
+    root->address = *address;
+    snprintf(root->host, sizeof root->host, "%s", host);
+    snprintf(root->name, sizeof root->name, "%.*s", (int)name.len, name.p);
+}
+
+struct service {
+    struct weir_root_client *client;
+    struct weir_address given;
+    bool answered;
+    char why[160];
+};
+
+/* More roots than a client can have aren't used: a command needs one. */
+static void on_service_found(void *context, const struct weir_address *found,
+                             size_t count, const char *why)
+{
+    struct service *service = context;
+    struct weir_root_client *c = service->client;
+    for (size_t i = 0; i < count && c->count < WEIR_ROOTS_MAX; i++) {
+        char name[WEIR_LISTEN_ADDRESS_TEXT_MAX];
+        weir_address_text(&found[i], name);
+        put_root(c, &found[i], weir_address_certified(&service->given),
+                 weir_text_of(name));
+    }
+    snprintf(service->why, sizeof service->why, "%s", why ? why : "");
+    service->answered = true;
+}
+
+/* Waits for the answer. */
+static int add_service(struct weir_root_client *c,
+                       const struct weir_address *given, struct weir_diag *diag)
+{
+    struct service service = { .client = c, .given = *given };
+    struct weir_name_lookup *lookup =
+        weir_name_lookup_new(c->base, given, on_service_found, &service);
+    if (!lookup)
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
+    while (!service.answered && event_base_loop(c->base, EVLOOP_ONCE) == 0)
+        ;
+    weir_name_lookup_free(&lookup);
+    if (service.answered && !service.why[0])
+        return 0;
+    return weir_diag_set(diag, WEIR_ESYSTEM, "--roots: ", given->host, ": ",
+                         service.why, NULL);
+}
+
 static int add_root(struct weir_root_client *c, struct weir_text text,
                     struct weir_diag *diag)
 {
+    struct weir_address address;
+    struct weir_diag inner = { 0 };
     if (c->count == WEIR_ROOTS_MAX)
         return weir_diag_put(diag, WEIR_EINVAL,
                              "--roots names more than 8 roots");
-    struct root *root = &c->roots[c->count];
-    struct weir_diag inner = { 0 };
-    int error = weir_address_parse(text, &root->address, &inner);
+    int error = weir_root_address_parse(text, &address, &inner);
     if (error < 0)
         return weir_diag_set(diag, error, "--roots: ", inner.text, NULL);
-    snprintf(root->name, sizeof root->name, "%.*s", (int)text.len, text.p);
-    c->count++;
+    if (weir_address_is_service(&address))
+        return add_service(c, &address, diag);
+    put_root(c, &address, address.host, text);
     return 0;
 }
 

@@ -368,7 +368,8 @@ int weir_cli_open(const struct weir_cli *cli, struct weir_options *options,
         return weir_cli_fail("%s", open_failure);
     if (error == WEIR_EINVAL)
         return weir_cli_fail("--roots %s: write HOST:PORT, several with "
-                             "commas between",
+                             "commas between; a name of SRV records is "
+                             "_weir._tcp.NAME and has no port",
                              cli->roots);
     return weir_cli_fail("can't open a limiter: %s%s%s", weir_strerror(error),
                          error == WEIR_ESYSTEM ? ": " : "",

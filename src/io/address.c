@@ -99,6 +99,58 @@ int weir_address_parse(struct weir_text text, struct weir_address *out,
     return parse_host_port(text, WEIR_TEXT("127.0.0.1"), out, diag);
 }
 
+/* ---- Roots ---- */
+
+#define SERVICE "_weir._tcp."
+#define SERVICE_LEN (sizeof SERVICE - 1)
+
+bool weir_address_is_service(const struct weir_address *address)
+{
+    return address->port == 0 &&
+           strncasecmp(address->host, SERVICE, SERVICE_LEN) == 0;
+}
+
+const char *weir_address_certified(const struct weir_address *address)
+{
+    return address->host + (weir_address_is_service(address) ? SERVICE_LEN : 0);
+}
+
+static int parse_service(struct weir_text text, struct weir_address *out,
+                         struct weir_diag *diag)
+{
+    struct weir_address address = { .port = 0 };
+    if (memchr(text.p, ':', text.len))
+        return weir_diag_put(diag, WEIR_ESYNTAX,
+                             "a name of SRV records, " SERVICE
+                             "NAME, has no port: the records "
+                             "have the ports");
+    if (text.len == SERVICE_LEN || text.len >= sizeof address.host ||
+        !is_host_name(text))
+        return weir_diag_put(diag, WEIR_ESYNTAX,
+                             "a name of SRV records is " SERVICE
+                             "NAME, for example " SERVICE "weir.example");
+    memcpy(address.host, text.p, text.len);
+    *out = address;
+    return 0;
+}
+
+int weir_root_address_parse(struct weir_text text, struct weir_address *out,
+                            struct weir_diag *diag)
+{
+    struct weir_address address;
+    if (text.len >= SERVICE_LEN &&
+        strncasecmp(text.p, SERVICE, SERVICE_LEN) == 0)
+        return parse_service(text, out, diag);
+    int error = weir_address_parse(text, &address, diag);
+    if (error < 0)
+        return error;
+    if (address.port == 0)
+        return weir_diag_put(diag, WEIR_ESYNTAX,
+                             "the port of a root is a number from 1 to 65535");
+    *out = address;
+    return 0;
+}
+
 bool weir_address_is_loopback(const struct weir_address *address)
 {
     struct in_addr v4;
@@ -141,8 +193,11 @@ bool weir_address_numeric(const struct weir_address *address,
 void weir_address_text(const struct weir_address *address, char *buf)
 {
     bool is_v6 = strchr(address->host, ':') != NULL;
-    snprintf(buf, WEIR_LISTEN_ADDRESS_TEXT_MAX, is_v6 ? "[%s]:%u" : "%s:%u",
-             address->host, (unsigned)address->port);
+    if (weir_address_is_service(address))
+        snprintf(buf, WEIR_LISTEN_ADDRESS_TEXT_MAX, "%s", address->host);
+    else
+        snprintf(buf, WEIR_LISTEN_ADDRESS_TEXT_MAX, is_v6 ? "[%s]:%u" : "%s:%u",
+                 address->host, (unsigned)address->port);
 }
 
 void weir_address_unmap(struct sockaddr_storage *address)

@@ -17,6 +17,16 @@ struct weir_address {
 };
 int weir_address_parse(struct weir_text text, struct weir_address *out,
                        struct weir_diag *diag);
+/* A limiter's root, or several: "HOST:PORT" as above with a port from 1 on, or
+ * a service, "_weir._tcp.NAME" without a port: DNS has the hosts and ports of
+ * its roots as SRV records (RFC 2782). A service's 'host' is all of its text,
+ * and its port 0. 0 or WEIR_ESYNTAX. */
+int weir_root_address_parse(struct weir_text text, struct weir_address *out,
+                            struct weir_diag *diag);
+bool weir_address_is_service(const struct weir_address *address);
+/* The host that a certificate must be for: 'host', or the NAME of a service.
+ * It lives as long as 'address'. */
+const char *weir_address_certified(const struct weir_address *address);
 /* Whether it names the loopback range only (127/8, ::1, localhost). */
 bool weir_address_is_loopback(const struct weir_address *address);
 
@@ -24,8 +34,8 @@ bool weir_address_is_loopback(const struct weir_address *address);
  * needs a lookup. */
 bool weir_address_numeric(const struct weir_address *address,
                           struct sockaddr_storage *out, socklen_t *out_len);
-/* Writes "weir.example:7077" or "[::1]:7077" into 'buf', which has
- * WEIR_LISTEN_ADDRESS_TEXT_MAX bytes. */
+/* Writes "weir.example:7077", "[::1]:7077" or "_weir._tcp.example" into 'buf',
+ * which has WEIR_LISTEN_ADDRESS_TEXT_MAX bytes. */
 #define WEIR_LISTEN_ADDRESS_TEXT_MAX 300
 void weir_address_text(const struct weir_address *address, char *buf);
 /* Makes an IPv4 address of one that IPv6 maps (::ffff:10.0.0.1), as the peers

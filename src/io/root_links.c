@@ -153,7 +153,7 @@ static const char *host_of(const struct weir_root_links *links,
 {
     for (uint32_t i = 0; i < links->options.count; i++)
         if (place->listed >> i & 1)
-            return links->given[i].host;
+            return weir_address_certified(&links->given[i]);
     return place->address.host;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * io/root_links.h - a limiter's links to its roots: given by address, or by
- * names that are followed as DNS changes. A service's limiter and a region's
- * root both use it; it doesn't know the messages.
+ * names of hosts and services that are followed as DNS changes. A process's
+ * limiter and a region's root both use it; it doesn't know the messages.
  *
  * A link leads to one address at a time (root_set.h). Two links that reach one
  * root become one. Several names, addresses or both may be given; a name that
@@ -62,8 +62,7 @@ uint32_t weir_root_links_count(const struct weir_address *roots,
 /* NULL: no memory. */
 struct weir_root_links *weir_root_links_new(
     const struct weir_root_links_options *options);
-/* Closes all. No callback comes after it; the loop frees lookups under way.
- * NULL inside is legal. */
+/* Closes all. No callback comes after it. NULL inside is legal. */
 void weir_root_links_free(struct weir_root_links **links);
 /* Connects and looks names up, from now on. */
 void weir_root_links_connect(struct weir_root_links *links);

@@ -36,7 +36,7 @@ static bool is_root_named_before(const struct weir *weir)
     return false;
 }
 
-/* "HOST:PORT,HOST:PORT"; a name may need more links than one. */
+/* "HOST:PORT,_weir._tcp.NAME"; a name may need more links than one. */
 static int parse_roots(struct weir *weir, const char *text)
 {
     struct weir_client_roots *roots = &weir->roots;
@@ -47,7 +47,7 @@ static int parse_roots(struct weir *weir, const char *text)
             return WEIR_EINVAL;
         struct weir_address *given = &roots->given[roots->count];
         struct weir_text one = { text, len };
-        if (weir_address_parse(one, given, NULL) < 0 || given->port == 0 ||
+        if (weir_root_address_parse(one, given, NULL) < 0 ||
             is_root_named_before(weir))
             return WEIR_EINVAL;
         roots->count++;

@@ -326,13 +326,12 @@ static int add_upstream(const struct given *given, struct weir_text text)
             given->diag, WEIR_EINVAL,
             "--upstream: there are more roots than a limiter can have");
     struct weir_address *address = &options->upstream[options->upstreams++];
-    int error = weir_address_parse(text, address, &inner);
-    if (error == 0 && address->port != 0)
+    if (weir_root_address_parse(text, address, &inner) == 0)
         return 0;
     return weir_diag_set(given->diag, WEIR_EINVAL,
                          "--upstream: write the addresses of the roots above, "
-                         "HOST:PORT,HOST:PORT; ",
-                         error < 0 ? inner.text : "a port is missing", NULL);
+                         "HOST:PORT,HOST:PORT, or _weir._tcp.NAME; ",
+                         inner.text, NULL);
 }
 
 static int set_upstream(const struct given *given)

@@ -30,6 +30,69 @@ static void test_no_host_is_loopback_or_all(void **state)
     assert_string_equal(shown, ":7077");
 }
 
+/* Roots: by host and port, or by a service's name without a port. */
+static void test_roots(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *certified;
+        bool service;
+    } rows[] = {
+        { "weir.example:7077", "weir.example", false },
+        { "127.0.0.1:1", "127.0.0.1", false },
+        { "_weir._tcp.weir.example", "weir.example", true },
+        { "_WEIR._Tcp.x", "x", true },
+        { "_weir._udp.x:7077", "_weir._udp.x", false },
+    };
+    for (size_t i = 0; i < WEIR_COUNT_OF(rows); i++) {
+        struct weir_address root;
+        struct weir_diag diag = { 0 };
+        char shown[WEIR_LISTEN_ADDRESS_TEXT_MAX];
+        assert_int_equal(
+            weir_root_address_parse(weir_text_of(rows[i].text), &root, &diag),
+            0);
+        assert_int_equal(weir_address_is_service(&root), rows[i].service);
+        assert_string_equal(weir_address_certified(&root), rows[i].certified);
+        weir_address_text(&root, shown);
+        assert_string_equal(shown, rows[i].text);
+    }
+}
+
+static void test_what_no_root_is(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *why;
+    } rows[] = {
+        { "_weir._tcp.x:7077", "has no port" },
+        { "_weir._tcp.x:", "has no port" },
+        { "_weir._tcp.", "_weir._tcp.NAME" },
+        { "_weir._tcp.a b", "_weir._tcp.NAME" },
+        { "_weir._udp.x", "port is missing" },
+        { "weir.example", "port is missing" },
+        { "weir.example:0", "from 1 to" },
+    };
+    for (size_t i = 0; i < WEIR_COUNT_OF(rows); i++) {
+        struct weir_address root = { .port = 5 };
+        struct weir_diag diag = { 0 };
+        assert_int_equal(
+            weir_root_address_parse(weir_text_of(rows[i].text), &root, &diag),
+            WEIR_ESYNTAX);
+        assert_non_null(strstr(diag.text, rows[i].why));
+        assert_int_equal(root.port, 5);
+    }
+    char big[300];
+    memset(big, 'x', sizeof big);
+    memcpy(big, "_weir._tcp.", 11);
+    struct weir_address root;
+    assert_int_equal(
+        weir_root_address_parse((struct weir_text){ big, 256 }, &root, NULL),
+        WEIR_ESYNTAX);
+    assert_int_equal(
+        weir_root_address_parse((struct weir_text){ big, 255 }, &root, NULL),
+        0);
+}
+
 static bool connects(int family, uint16_t port)
 {
     struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons(port) };
@@ -115,6 +178,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_host_is_loopback_or_all),
+        cmocka_unit_test(test_roots),
+        cmocka_unit_test(test_what_no_root_is),
         cmocka_unit_test(test_all_takes_both),
         cmocka_unit_test(test_only_mapped_addresses_change),
         cmocka_unit_test(test_syntax),

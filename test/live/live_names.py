@@ -24,16 +24,18 @@ from patience import PATIENCE, until, until_equal
 
 NAME = "weir.test"
 ROOTS = f"{NAME}:7077"
+SERVICE = f"_weir._tcp.{NAME}"
 ROOT_DOWN, FEW_ROOTS = 2, 22   # enum weir_event_type
 BY_NAME = 4                # WEIR_ROOTS_BY_NAME
 LOAD = "q=200"
 
 
 class Dns:
-    """A DNS server with the addresses of names in a file, and a log of the
-    questions."""
+    """A DNS server with the addresses of names in a file, the SRV records of
+    SERVICE, and a log of the questions."""
 
     def __init__(self, folder):
+        self.records = []
         self.hosts, self.log = folder / "hosts", folder / "dns.log"
         self.resolv = folder / "resolv.conf"
         self.resolv.write_text("nameserver 127.0.0.1\n")
@@ -49,7 +51,8 @@ class Dns:
              "--user=root", "--pid-file=", "--no-resolv", "--no-hosts",
              "--local=/test/", f"--addn-hosts={self.hosts}", "--local-ttl=0",
              "--listen-address=127.0.0.1", "--bind-interfaces",
-             "--log-queries", f"--log-facility={self.log}"])
+             "--log-queries", f"--log-facility={self.log}",
+             *(f"--srv-host={SERVICE}{record}" for record in self.records)])
         until("the DNS server", lambda:
               self.logged().count("read ") > reads)
 
@@ -67,9 +70,18 @@ class Dns:
         until("the DNS server has read it",
               lambda: self.logged().count("read ") > reads)
 
+    def set_service(self, *targets):
+        """From the next question on SERVICE has these targets, NAME:PORT;
+        "" is the target '.'."""
+        self.stop()
+        self.records = ["," + target.replace(":", ",") if target else ""
+                        for target in targets]
+        self.start()
+
     def asked(self, name=NAME):
         """Questions so far; a client may write the name in any case."""
-        return self.logged().lower().count(f"query[a] {name} ")
+        kind = "srv" if name == SERVICE else "a"
+        return self.logged().lower().count(f"query[{kind}] {name} ")
 
     def until_asked(self, times, name=NAME):
         """Waits for so many more questions."""
@@ -275,6 +287,14 @@ class Names(Case):
                     lambda: [len(root.limiters()) for root in best + rest],
                     patience=3 * PATIENCE)
 
+    def test_a_long_answer(self):
+        """Over 512 bytes an answer comes by TCP: here 60 addresses, all of
+        one root."""
+        root = Placed(self.fleet, "127.0.0.9", "--insecure", listen=":7077")
+        self.dns.set(*(f"127.0.1.{number}" for number in range(1, 61)))
+        self.fleet.add_limiter([LOAD], roots=ROOTS)
+        until("the root", root.limiters)
+
     def test_certificates_are_for_the_name(self):
         """Not for the addresses that DNS says it has."""
         folder = self.fleet.folder
@@ -314,6 +334,144 @@ class Names(Case):
         self.dns.set("127.0.0.3")
         first.kill()
         until("the second root has it", second.limiters)
+
+
+class Services(Case):
+    """Roots by SRV records: each has a port of its own."""
+
+    def place_at(self, number, port):
+        """A root that only a target's record tells, n2.test and so on."""
+        self.dns.set(f"127.0.0.{number}", name=f"n{number}.test")
+        return Placed(self.fleet, f"127.0.0.{number}",
+                      listen=f"127.0.0.{number}:{port}")
+
+    def until_up(self, read, *addresses):
+        until_equal("the agent's roots", sorted((a, True) for a in addresses),
+                    lambda: sorted((root["address"], root["up"])
+                                   for root in json.loads(read())["roots"]))
+
+    def test_all_targets_are_used_and_followed(self):
+        """Two targets with different ports; one is killed, and another record
+        takes its place."""
+        first = self.place_at(2, 7071)
+        self.place_at(3, 7072)
+        self.fleet.set("q", "limit=100000/s")
+        self.dns.set_service("n2.test:7071", "n3.test:7072")
+        read = self.agent(SERVICE)
+        self.until_up(read, "127.0.0.2:7071", "127.0.0.3:7072")
+        first.kill()
+        third = self.place_at(4, 7073)
+        self.dns.set_service("n4.test:7073", "n3.test:7072")
+        self.until_up(read, "127.0.0.3:7072", "127.0.0.4:7073")
+        limiter = self.fleet.add_limiter([LOAD], roots=SERVICE, ready=True)
+        until("both have the limiter", lambda: all(
+            len(root.limiters()) == 2
+            for root in (third, self.fleet.roots[1])))
+        limiter.tell("rest")
+        until("the last bin", lambda: limiter.told("rest"))
+        self.until_counted([third, self.fleet.roots[1]], "q",
+                           limiter.seen()["seen"]["q"][1])
+
+    def test_without_targets_that_which_is_known_stays(self):
+        """The target '.', no record, and no server."""
+        self.place_at(2, 7071)
+        self.dns.set_service("n2.test:7071")
+        read = self.agent(SERVICE)
+        self.until_up(read, "127.0.0.2:7071")
+        for targets in ([""], []):
+            self.dns.set_service(*targets)
+            self.dns.until_asked(2, SERVICE)
+            self.until_up(read, "127.0.0.2:7071")
+        # A target without an address.
+        self.dns.set_service("nowhere.test:7071")
+        self.dns.until_asked(2, "nowhere.test")
+        self.until_up(read, "127.0.0.2:7071")
+        self.dns.stop()
+        self.fleet.roots[0].kill()
+        until("the link is lost", lambda: not any(
+            root["up"] for root in json.loads(read())["roots"]))
+        self.fleet.roots[0].start()
+        self.until_up(read, "127.0.0.2:7071")
+
+    def test_a_service_that_comes_later(self):
+        """The reasons name it: no record, and a record that says '.'."""
+        self.place_at(2, 7071)
+        limiter = self.fleet.add_limiter([LOAD], roots=SERVICE)
+        self.dns.set_service("")
+        late = self.fleet.add_limiter([LOAD], roots=SERVICE)
+        for one, why in (limiter, ""), (late, "the target '.'"):
+            until("the reason", lambda one=one, why=why: [
+                line for line in one.told("event")
+                if line["event"] == ROOT_DOWN and SERVICE in line["text"]
+                and why in line["text"]])
+        self.dns.set_service("n2.test:7071")
+        self.fleet.wait_linked(1)
+
+    def test_a_long_answer(self):
+        """Over 512 bytes an answer comes by TCP."""
+        both = self.place_at(2, 7071), self.place_at(3, 7072)
+        gone = [f"{number}-{'x' * 40}.test:7077" for number in range(40)]
+        self.dns.set_service(*gone, "n2.test:7071", "n3.test:7072")
+        self.fleet.add_limiter([LOAD], roots=SERVICE)
+        until("both roots", lambda: all(root.limiters() for root in both))
+
+    def test_certificates_are_for_the_name(self):
+        """Not for the targets that DNS says it has."""
+        folder = self.fleet.folder
+        self.fleet.weir("cert", "ca", str(folder / "certs"))
+        for number, host in (2, NAME), (3, "n3.test"):
+            self.fleet.weir("cert", "server", str(folder / "certs"), host)
+            self.dns.set(f"127.0.0.{number}", name=f"n{number}.test")
+            Placed(self.fleet, f"127.0.0.{number}", "--tls-cert",
+                   str(folder / "certs" / f"{host}.pem"), "--tls-key",
+                   str(folder / "certs" / f"{host}.key"))
+        self.dns.set_service("n2.test:7077", "n3.test:7077")
+        limiter = self.fleet.add_limiter(
+            [LOAD], roots=SERVICE, env={
+                **os.environ, "WEIR_TLS_CA": str(folder / "certs/ca.pem")})
+        self.fleet.wait_linked(1)
+        until("the refusal", lambda: [
+            line for line in limiter.told("event")
+            if line["event"] == ROOT_DOWN and "127.0.0.3" in line["text"]])
+        self.fleet.wait_linked(1)
+
+    def test_a_region_follows_too(self):
+        first, second = self.place_at(2, 7071), self.place_at(3, 7072)
+        self.dns.set_service("n2.test:7071", "n3.test:7072")
+        log = open(self.fleet.folder / "region.log", "w")
+        self.addCleanup(log.close)
+        process = subprocess.Popen(
+            [WEIR, "serve", "--region", "eu", "--upstream", SERVICE,
+             "--listen", "127.0.0.9:7077", "--http", "127.0.0.9:7078",
+             "--snapshot", "off"], stderr=log)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        until("both roots have it",
+              lambda: first.limiters() and second.limiters())
+
+
+    def test_commands(self):
+        """They ask one of the roots; and a port is refused with a reason."""
+        self.place_at(2, 7071)
+
+        def run(*arguments):
+            done = subprocess.run([WEIR, *arguments], text=True,
+                                  stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, timeout=PATIENCE)
+            return done.returncode, done.stdout + done.stderr
+        code, said = run("status", "--roots", SERVICE)
+        self.assertNotEqual(code, 0)
+        self.assertIn(SERVICE, said)
+        self.dns.set_service("n2.test:7071")
+        code, said = run("status", "--roots", SERVICE)
+        self.assertEqual(code, 0, said)
+        self.assertIn("127.0.0.2:7071", said)
+        for command in (["status", "--roots"], ["agent", "--roots"],
+                        ["take", "q", "--roots"],
+                        ["serve", "--region", "eu", "--upstream"]):
+            code, said = run(*command, f"{SERVICE}:7077")
+            self.assertNotEqual(code, 0)
+            self.assertIn("has no port", said)
 
 
 class Balancer(threading.Thread):
