@@ -146,7 +146,7 @@ const (
 
 // Options are those of struct weir_options; zero is the default.
 type Options struct {
-	Roots      string // "HOST:PORT,…"; empty: none, and everything passes
+	Roots      string // "HOST:PORT,…" or "_weir._tcp.NAME"; "": all pass
 	Name       string // this process's name in `weir top`
 	MemoryMax  uint64 // bytes for quotas and names; 0: 1 GiB
 	PassOnFull bool   // names for which it has no room; false: refuses them

@@ -14,6 +14,9 @@
  * more targets or addresses than there is room for, those with the highest
  * hashes stay, as in root_set.c: all limiters keep the same.
  *
+ * c-ares writes to TCP by writev(), which may raise SIGPIPE. The programs of
+ * Weir ignore it, and the library's thread blocks all signals (process.c).
+ *
  * The name of a target is complete (RFC 2782): the final dot keeps c-ares from
  * trying it below the search domains.
  *

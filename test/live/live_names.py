@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -27,6 +28,7 @@ ROOTS = f"{NAME}:7077"
 SERVICE = f"_weir._tcp.{NAME}"
 ROOT_DOWN, FEW_ROOTS = 2, 22   # enum weir_event_type
 BY_NAME = 4                # WEIR_ROOTS_BY_NAME
+TARGETS_MAX = 64           # WEIR_NAME_ADDRESSES_MAX
 LOAD = "q=200"
 
 
@@ -415,6 +417,22 @@ class Services(Case):
         self.fleet.add_limiter([LOAD], roots=SERVICE)
         until("both roots", lambda: all(root.limiters() for root in both))
 
+    def test_more_targets_than_the_bound(self):
+        """The same are chosen in any order: no others are asked for."""
+        targets = [f"t{number}.test:7071" for number in range(2 * TARGETS_MAX)]
+        chosen = []
+        for order in targets, targets[::-1]:
+            self.dns.set_service(*order)
+            begun = len(self.dns.logged())
+            if not chosen:
+                self.agent(SERVICE)
+            # At the third answer all targets of the second were asked for.
+            self.dns.until_asked(3, SERVICE)
+            chosen.append(set(re.findall(r"query\[A\] (t\d+)\.test",
+                                         self.dns.logged()[begun:])))
+        self.assertEqual(len(chosen[0]), TARGETS_MAX)
+        self.assertEqual(chosen[0], chosen[1])
+
     def test_certificates_are_for_the_name(self):
         """Not for the targets that DNS says it has."""
         folder = self.fleet.folder
@@ -449,6 +467,19 @@ class Services(Case):
         until("both roots have it",
               lambda: first.limiters() and second.limiters())
 
+
+    def test_a_server_that_is_silent(self):
+        """The next one is asked within the time of a lookup."""
+        silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.addCleanup(silent.close)
+        silent.bind(("127.0.0.66", 53))
+        self.dns.resolv.write_text(
+            "nameserver 127.0.0.66\nnameserver 127.0.0.1\n")
+        self.place_at(2, 7071)
+        self.dns.set_service("n2.test:7071")
+        read = self.agent(SERVICE)
+        self.until_up(read, "127.0.0.2:7071")
+        self.assertTrue(silent.recv(512))
 
     def test_commands(self):
         """They ask one of the roots; and a port is refused with a reason."""

@@ -300,9 +300,10 @@ class Limiter:
     """A table of quotas and a thread that exchanges counts with the roots.
 
     Never waits for a root nor fails because none answers: until one does,
-    everything passes. 'roots' is "HOST:PORT,…", None: none. The other options
-    are those of struct weir_options. With 'exact' libweir-exact is loaded, for
-    quotas of sharing=exact; each decision may then wait for a store.
+    everything passes. 'roots' is "HOST:PORT,…" or "_weir._tcp.NAME" (SRV
+    records), None: none. The other options are those of struct weir_options.
+    With 'exact' libweir-exact is loaded, for quotas of sharing=exact; each
+    decision may then wait for a store.
 
     close() sends the pending reports; so does the end of a `with`, of the
     program, and of the last reference. Calls in progress are finished, and
