@@ -250,6 +250,19 @@ class Redis(Agents):
         self.assertEqual(answers[0], [0, 1, 0, -1, 1000])
         self.assertEqual(answers[-1], [0, 1, 1, -1, 0])
 
+    def test_a_probe_hears_of_the_other_door(self):
+        """One agent only probes at a key that is used up at another one."""
+        user, prober = (self.resp(self.agent("--resp", "127.0.0.1:0",
+                                             "--resp-sharing",
+                                             "counted")["resp"][0])
+                        for _ in range(2))
+        key = "hot", 4, 5, 3600
+        until("the key is used up",
+              lambda: user.ask("CL.THROTTLE", *key)[0] == 1)
+        until("the other agent hears of it",
+              lambda: prober.ask("CL.PROBE", *key)[0] == 1)
+        self.assertEqual(prober.ask("CL.PROBE", "cold", 4, 5, 3600)[0], 0)
+
     def test_doors_pass_a_rate_together(self):
         """Two agents, each under more load than its part of the rate: together
         they pass the rate."""
