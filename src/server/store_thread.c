@@ -111,8 +111,9 @@ struct weir_store_thread {
     uint64_t handed;
     weir_instant look_at;
     weir_instant retry_at;
-    weir_instant present_at; /* when its row is written again */
-    uint32_t roots;          /* on the store, as the loop was told */
+    weir_instant present_at;   /* when its row is written again */
+    weir_instant presented_at; /* … and when it was last */
+    uint32_t roots;            /* on the store, as the loop was told */
     int trouble;
     struct weir_diag why;
     struct news *batch; /* being filled */
@@ -401,7 +402,8 @@ static void remove_left_mark(struct weir_store_thread *t)
     bool never;
     struct weir_diag diag = { 0 };
     if (t->marked)
-        t->marked = weir_store_take_never_leased(t->url, &never, &diag) < 0;
+        t->marked =
+            weir_store_take_never_leased(t->url, false, &never, &diag) < 0;
 }
 
 /* Passes new changes on. 0, or the error with 'diag' filled. */
@@ -466,19 +468,23 @@ static void report_roots(struct weir_store_thread *t, uint32_t roots)
     post_news(t, news);
 }
 
-/* No part of the root depends on it: a failure is no trouble. */
+/* No part of the root depends on it: a failure is no trouble. The last number
+ * holds for as long as a row. */
 static void write_presence(struct weir_store_thread *t)
 {
     weir_instant now = weir_clock_now();
     if (!t->listener.root || now < t->present_at)
         return;
-    uint32_t roots = 0;
+    uint32_t roots;
     struct weir_diag ignored;
     if (t->store && t->trouble == 0 &&
         weir_store_present(t->store, t->listener.root, false, &roots,
-                           &ignored) < 0)
-        roots = 0;
-    report_roots(t, roots);
+                           &ignored) == 0) {
+        report_roots(t, roots);
+        t->presented_at = now;
+    } else if (weir_since(t->presented_at, now) > WEIR_PRESENCE_TTL) {
+        report_roots(t, 0);
+    }
     t->present_at = weir_clock_now() + WEIR_PRESENCE_EVERY;
 }
 
@@ -529,7 +535,7 @@ static void serve_mark(struct weir_store_thread *t, struct ask *ask)
     ask->done = NULL;
     weir_assert(news->type == NEWS_MARK && !news->never);
     news->error =
-        weir_store_take_never_leased(t->url, &news->never, &news->diag);
+        weir_store_take_never_leased(t->url, true, &news->never, &news->diag);
     t->marked = news->error < 0;
     post_news(t, news);
 }

@@ -44,6 +44,13 @@ typedef int weir_log_row_each(void *context, const struct weir_log_row *row);
 
 struct weir_backend;
 
+enum weir_begin {
+    WEIR_BEGIN_READ,
+    WEIR_BEGIN_WRITE, /* other writers are locked out; waits for one */
+    WEIR_BEGIN_FREE,  /* the same, but fails if there is one: for work that can
+                       * wait better than the edits behind it */
+};
+
 struct weir_backend_type {
     const char *scheme;  /* "sqlite" */
     const char *example; /* "sqlite:FILE" */
@@ -64,9 +71,9 @@ struct weir_backend_type {
     int (*check_mode)(const char *where, struct weir_diag *diag);
     void (*close)(struct weir_backend *backend);
 
-    /* Begins a transaction; all calls below but the last are made inside one.
-     * With 'write', other writers are locked out from here on. */
-    int (*begin)(struct weir_backend *backend, bool write,
+    /* Begins a transaction; all calls below but the last are made inside
+     * one. */
+    int (*begin)(struct weir_backend *backend, enum weir_begin how,
                  struct weir_diag *diag);
     int (*commit)(struct weir_backend *backend, struct weir_diag *diag);
     void (*rollback)(struct weir_backend *backend);

@@ -23,7 +23,7 @@ int weir_presence_write(struct weir_backend *backend,
     uint32_t roots = 0;
     for (size_t i = 0; i < WEIR_INCARNATION_SIZE; i++)
         snprintf(hex + 2 * i, 3, "%02x", root[i]);
-    int error = type->begin(backend, true, diag);
+    int error = type->begin(backend, WEIR_BEGIN_FREE, diag);
     if (error < 0)
         return error;
     error = type->present(backend, hex, leaves, &roots, diag);

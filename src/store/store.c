@@ -148,7 +148,7 @@ static int read_store_meta(struct weir_store *store,
                            struct weir_store_meta *out, struct weir_diag *diag)
 {
     const struct weir_backend_type *type = store->backend->type;
-    int error = type->begin(store->backend, false, diag);
+    int error = type->begin(store->backend, WEIR_BEGIN_READ, diag);
     if (error < 0)
         return error;
     error = type->meta(store->backend, out, diag);
@@ -267,7 +267,7 @@ int weir_store_look(struct weir_store *store, const struct weir_lineage *known,
                     struct weir_store_state *out, struct weir_diag *diag)
 {
     const struct weir_backend_type *type = store->backend->type;
-    int error = type->begin(store->backend, false, diag);
+    int error = type->begin(store->backend, WEIR_BEGIN_READ, diag);
     if (error < 0)
         return error;
     error = read_state(store, known, out, diag);
@@ -283,7 +283,7 @@ int weir_store_mark_replaced(struct weir_store *store,
 {
     weir_assert(known->count > 0);
     const struct weir_backend_type *type = store->backend->type;
-    int error = type->begin(store->backend, true, diag);
+    int error = type->begin(store->backend, WEIR_BEGIN_WRITE, diag);
     if (error < 0)
         return error;
     error = raise_restores_beyond(store, known, diag);
@@ -363,7 +363,7 @@ int weir_store_read(struct weir_store *store, uint64_t epoch,
                     struct weir_lineage *lineage, struct weir_diag *diag)
 {
     const struct weir_backend_type *type = store->backend->type;
-    int error = type->begin(store->backend, false, diag);
+    int error = type->begin(store->backend, WEIR_BEGIN_READ, diag);
     if (error < 0)
         return error;
     if (lineage)
@@ -570,7 +570,8 @@ static int begin_edit(struct weir_store *store, struct weir_text identity,
     char shown[WEIR_SHOW_MAX];
     if (identity.len <= WEIR_STORE_IDENTITY_MAX &&
         (identity.len == 0 || weir_utf8_clean(identity, "") == identity.len))
-        return store->backend->type->begin(store->backend, true, diag);
+        return store->backend->type->begin(store->backend, WEIR_BEGIN_WRITE,
+                                           diag);
     return weir_diag_set(diag, WEIR_EINVAL,
                          "an editor's name has at most 255 bytes of "
                          "UTF-8 without control characters, not ",
@@ -683,7 +684,7 @@ int weir_store_log(struct weir_store *store, uint64_t below,
         .name = name,
     };
     struct telling telling = { each, context, diag };
-    int error = type->begin(store->backend, false, diag);
+    int error = type->begin(store->backend, WEIR_BEGIN_READ, diag);
     if (error < 0)
         return error;
     error = type->read_log(store->backend, &query, report_log_entry, &telling,

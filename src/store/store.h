@@ -76,8 +76,9 @@ int weir_store_restored(const char *url, uint64_t *out_restores,
  * lease of its quotas is out. '*out_never' is true for the one call that finds
  * it; it is off the disk before that returns. False: it was taken before, or
  * the store was migrated, restored, or made by a Weir without the mark. After
- * an error (as of weir_store_restored()) it may be taken or not. */
-int weir_store_take_never_leased(const char *url, bool *out_never,
+ * an error (as of weir_store_restored()) it may be taken or not. 'waits': for
+ * another writer, if there is one; else that is an error. */
+int weir_store_take_never_leased(const char *url, bool waits, bool *out_never,
                                  struct weir_diag *diag);
 
 /* Writes 'url' without its password into 'buf' of WEIR_STORE_SHOW_MAX bytes;

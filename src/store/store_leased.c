@@ -12,13 +12,13 @@
 
 #include "store/backend.h"
 
-static int take_mark(struct weir_backend *backend, bool *out_never,
-                     struct weir_diag *diag)
+static int take_mark(struct weir_backend *backend, enum weir_begin how,
+                     bool *out_never, struct weir_diag *diag)
 {
     const struct weir_backend_type *type = backend->type;
     struct weir_store_meta meta;
     bool never = false;
-    int error = type->begin(backend, true, diag);
+    int error = type->begin(backend, how, diag);
     if (error < 0)
         return error;
     error = type->meta(backend, &meta, diag);
@@ -33,14 +33,15 @@ static int take_mark(struct weir_backend *backend, bool *out_never,
     return error;
 }
 
-int weir_store_take_never_leased(const char *url, bool *out_never,
+int weir_store_take_never_leased(const char *url, bool waits, bool *out_never,
                                  struct weir_diag *diag)
 {
     struct weir_backend *backend;
     int error = weir_backend_open(url, false, &backend, diag);
     if (error < 0)
         return error;
-    error = take_mark(backend, out_never, diag);
+    error = take_mark(backend, waits ? WEIR_BEGIN_WRITE : WEIR_BEGIN_FREE,
+                      out_never, diag);
     backend->type->close(backend);
     return error;
 }

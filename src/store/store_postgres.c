@@ -435,18 +435,22 @@ static void postgres_rollback(struct weir_backend *backend)
 
 /* Edits don't use REPEATABLE READ, which would show the state from before the
  * wait for the lock. */
-static int postgres_begin(struct weir_backend *backend, bool write,
+static int postgres_begin(struct weir_backend *backend, enum weir_begin how,
                           struct weir_diag *diag)
 {
     struct postgres_store *store = postgres_store_of(backend);
-    if (!write)
+    if (how == WEIR_BEGIN_READ)
         return run_postgres(
             store, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", diag);
     int error = run_postgres(
         store, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", diag);
     if (error == 0)
         error =
-            run_postgres(store, "SELECT FROM weir.weir_meta FOR UPDATE", diag);
+            run_postgres(store,
+                         how == WEIR_BEGIN_FREE
+                             ? "SELECT FROM weir.weir_meta FOR UPDATE NOWAIT"
+                             : "SELECT FROM weir.weir_meta FOR UPDATE",
+                         diag);
     if (error < 0)
         postgres_rollback(backend);
     return error;
@@ -883,7 +887,7 @@ static int postgres_upgrade(struct weir_backend *backend, unsigned *out_from,
     uint64_t schema = 0;
     int error = check_there(store, diag);
     if (error == 0)
-        error = postgres_begin(backend, true, diag);
+        error = postgres_begin(backend, WEIR_BEGIN_WRITE, diag);
     if (error == 0)
         error = read_schema(store, &schema, diag);
     if (error == 0 && schema == 2)

@@ -559,14 +559,19 @@ static int sqlite_upgrade(struct weir_backend *backend, unsigned *out_from,
 
 /* ---- Transactions --------------------------------------------------- */
 
-static int sqlite_begin(struct weir_backend *backend, bool write,
+static int sqlite_begin(struct weir_backend *backend, enum weir_begin how,
                         struct weir_diag *diag)
 {
     struct sqlite_store *store = sqlite_store_of(backend);
     int error = check_path(store, diag);
     if (error < 0)
         return error;
-    return run_statement(store, write ? SQL_BEGIN_WRITE : SQL_BEGIN_READ, diag);
+    if (how == WEIR_BEGIN_READ)
+        return run_statement(store, SQL_BEGIN_READ, diag);
+    sqlite3_busy_timeout(store->db, how == WEIR_BEGIN_FREE ? 0 : BUSY_MS);
+    error = run_statement(store, SQL_BEGIN_WRITE, diag);
+    sqlite3_busy_timeout(store->db, BUSY_MS);
+    return error;
 }
 
 static int sqlite_commit(struct weir_backend *backend, struct weir_diag *diag)

@@ -22,7 +22,7 @@ static int raise_restores(struct weir_backend *backend, uint64_t *out,
 {
     const struct weir_backend_type *type = backend->type;
     struct weir_store_meta meta;
-    int error = type->begin(backend, true, diag);
+    int error = type->begin(backend, WEIR_BEGIN_WRITE, diag);
     if (error < 0)
         return error;
     error = type->meta(backend, &meta, diag);
@@ -125,7 +125,7 @@ static int copy_locked(struct weir_backend *from, const char *const *urls,
 static int migrate_open(struct weir_backend *from, const char *const *urls,
                         size_t *out_quotas, struct weir_diag *diag)
 {
-    int error = from->type->begin(from, true, diag);
+    int error = from->type->begin(from, WEIR_BEGIN_WRITE, diag);
     if (error < 0)
         return error;
     error = copy_locked(from, urls, out_quotas, diag);

@@ -328,7 +328,7 @@ class Redis(Agents):
     def test_costs_by_resp(self):
         self.quota("cost", "limit=1/h", "low_burst=9", "high_burst=9",
                    "sharing=local")
-        link = self.resp(self.agent("--resp", ":0")["resp"][0])
+        link = self.resp(self.agent("--resp", "127.0.0.1:0")["resp"][0])
 
         def left():
             return link.ask("WEIR.PEEK", "cost")[1]

@@ -107,7 +107,7 @@ class Http(Agents):
     def test_costs(self):
         self.quota("cost", "limit=1/h", "low_burst=9", "high_burst=9",
                    "sharing=local")
-        place, = self.agent("--http", ":0")["http"]
+        place, = self.agent("--http", "127.0.0.1:0")["http"]
 
         def on(path, **body):
             status, _, said = self.take(place, path, **body)

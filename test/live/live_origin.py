@@ -37,6 +37,8 @@ BODIES = {
     "/v1/preview": {"quota": {"name": QUOTA, "limit": "7/s"},
                     "offered": [1], "step": "1s"},
     "/v1/take": {"name": QUOTA},
+    "/v1/charge": {"name": QUOTA, "weight": 1},
+    "/v1/settle": {"name": QUOTA, "charged": 0, "actual": 1},
     "/v1/enter": {"name": QUOTA},
     "/v1/leave": {"permit": 1},
     "/json": {"domain": "a", "descriptors": [

@@ -20,7 +20,7 @@
 static char take(const char *url)
 {
     bool never = false;
-    int error = weir_store_take_never_leased(url, &never, NULL);
+    int error = weir_store_take_never_leased(url, true, &never, NULL);
     return error < 0 ? 'e' : never ? 'y' : 'n';
 }
 

@@ -325,8 +325,8 @@ static void of_schema_2(void **state)
                       "PRAGMA user_version = 2"));
     store_old_check_upgrade(fixture->url);
     bool never = true;
-    assert_int_equal(weir_store_take_never_leased(fixture->url, &never, NULL),
-                     0);
+    assert_int_equal(
+        weir_store_take_never_leased(fixture->url, true, &never, NULL), 0);
     assert_false(never); /* it isn't known */
 }
 
@@ -414,7 +414,7 @@ static void migrated(void **state)
     snprintf(third, sizeof(third), "%s.third", fixture->url);
     bool never = true;
     assert_int_equal(weir_store_migrate(fixture->url, to, &quotas, NULL), 0);
-    assert_int_equal(weir_store_take_never_leased(to, &never, NULL), 0);
+    assert_int_equal(weir_store_take_never_leased(to, true, &never, NULL), 0);
     assert_false(never); /* leases of the other one may be out */
     assert_int_equal(edit(fixture, "b"), WEIR_ESTORE);
     assert_non_null(strstr(fixture->diag.text, "was migrated to "));
