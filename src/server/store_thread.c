@@ -85,8 +85,9 @@ static_assert(WEIR_STORE_IDENTITY_MAX <= WEIR_NAME_MAX, "both fit in 'text'");
 
 struct weir_store_thread {
     struct weir_store_listener listener;
-    char *url; /* owned */
-    int fd;    /* owned */
+    uint8_t root[WEIR_INCARNATION_SIZE]; /* listener.root is here, or NULL */
+    char *url;                           /* owned */
+    int fd;                              /* owned */
     pthread_t thread;
 
     /* The mutex guards the members up to the next comment. */
@@ -671,6 +672,10 @@ int weir_store_thread_new(const char *url,
         return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     }
     t->listener = *listener;
+    if (listener->root) {
+        memcpy(t->root, listener->root, sizeof t->root);
+        t->listener.root = t->root;
+    }
     t->url = copy;
     t->fd = fd;
     t->asks_end = &t->asks;

@@ -60,8 +60,8 @@ struct weir_store_listener {
     /* every change up to the newest was passed on */
     void (*on_settle)(void *context, const struct weir_lineage_entry *newest,
                       weir_instant now);
-    /* The incarnation under which this root is present in the store, outlives
-     * the thread; NULL: it isn't. on_roots is called with the number of roots
+    /* The incarnation under which this root is present in the store, copied;
+     * NULL: it isn't. on_roots is called with the number of roots
      * on the store when that changes; 0: not known. */
     const uint8_t *root;
     void (*on_roots)(void *context, uint32_t roots);
