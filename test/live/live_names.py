@@ -54,7 +54,8 @@ class Dns:
              "--local=/test/", f"--addn-hosts={self.hosts}", "--local-ttl=0",
              "--listen-address=127.0.0.1", "--bind-interfaces",
              "--log-queries", f"--log-facility={self.log}",
-             *(f"--srv-host={SERVICE}{record}" for record in self.records)])
+             *(f"--srv-host={SERVICE}{record}" for record in self.records)],
+            start_new_session=True)
         until("the DNS server", lambda:
               self.logged().count("read ") > reads)
 
@@ -91,7 +92,8 @@ class Dns:
         until(f"{times} more questions", lambda: self.asked(name) >= wanted)
 
     def stop(self):
-        self.process.kill()
+        """With its children, which answer by TCP: they have its port."""
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
