@@ -43,8 +43,8 @@ struct weir_leased {
     struct weir_lease_rule rule;
     weir_duration learning; /* how long leases of another server, or of an
                              * earlier rule, may be out: mostly rule.lease */
-    weir_duration guard;    /* how much longer some of their holders may go by
-                             * them, if that is above a refresh: as in an ask
+    weir_duration guard;    /* how much longer than a lease and a refresh some
+                             * of their holders may go by them:
                              * WEIR_DOORMAN_GUARD if Doorman's clients may be
                              * among them; else 0 */
     weir_instant expiry;    /* of the capacity; WEIR_NEVER: it is our own */
