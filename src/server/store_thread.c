@@ -37,6 +37,8 @@
 #include "io/clock.h"
 #include "io/process.h"
 
+#define PRESENCE_AGAIN WEIR_SECOND
+
 enum news_type {
     NEWS_STORE,
     NEWS_LOSS,
@@ -470,7 +472,9 @@ static void report_roots(struct weir_store_thread *t, uint32_t roots)
 }
 
 /* No part of the root depends on it: a failure is no trouble. The last number
- * holds for as long as a row. */
+ * holds for as long as a row. Another root may be writing just now, and would
+ * be at each of the next times, were they as far apart as its own: the thread
+ * tries again soon. */
 static void write_presence(struct weir_store_thread *t)
 {
     weir_instant now = weir_clock_now();
@@ -483,10 +487,12 @@ static void write_presence(struct weir_store_thread *t)
                            &ignored) == 0) {
         report_roots(t, roots);
         t->presented_at = now;
-    } else if (weir_since(t->presented_at, now) > WEIR_PRESENCE_TTL) {
-        report_roots(t, 0);
+        t->present_at = weir_clock_now() + WEIR_PRESENCE_EVERY;
+        return;
     }
-    t->present_at = weir_clock_now() + WEIR_PRESENCE_EVERY;
+    if (weir_since(t->presented_at, now) > WEIR_PRESENCE_TTL)
+        report_roots(t, 0);
+    t->present_at = weir_clock_now() + PRESENCE_AGAIN;
 }
 
 static void end_presence(struct weir_store_thread *t)

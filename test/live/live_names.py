@@ -93,7 +93,8 @@ class Dns:
 
     def stop(self):
         """With its children, which answer by TCP: they have its port."""
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):   # stopped before
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
@@ -571,7 +572,7 @@ class Balanced(Case):
                           if line["event"] == FEW_ROOTS])
         until_equal("limiters with few roots", [1, 1], lambda: [
             root.status()["stats"]["limiters_few_roots"]
-            for root in (first, second)])
+            for root in (first, second)], patience=2 * PATIENCE)
         said = self.fleet.weir("status")[1]
         self.assertIn("roots     2 on this store", said)
         self.assertIn("is connected to 1 of 2 roots", said)
