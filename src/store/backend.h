@@ -135,6 +135,10 @@ int weir_backend_find(const char *url, const struct weir_backend_type **type,
 /* Opens it without a look at its version. */
 int weir_backend_make(const char *url, struct weir_backend **out,
                       struct weir_diag *diag);
+/* Ends a transaction: commits it if 'error' is 0, and rolls it back if not, or
+ * if that fails. Returns 'error', or the commit's. */
+int weir_backend_end(struct weir_backend *backend, int error,
+                     struct weir_diag *diag);
 /* WEIR_ESTORE if it was migrated, with 'diag' filled; 'shown' is its URL. */
 int weir_backend_check_moved(const struct weir_store_meta *meta,
                              const char *shown, struct weir_diag *diag);

@@ -27,11 +27,8 @@ int weir_presence_write(struct weir_backend *backend,
     if (error < 0)
         return error;
     error = type->present(backend, hex, leaves, &roots, diag);
+    error = weir_backend_end(backend, error, diag);
     if (error == 0)
-        error = type->commit(backend, diag);
-    if (error < 0)
-        type->rollback(backend);
-    else
         *out_roots = roots;
     return error;
 }

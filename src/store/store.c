@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * store/store.c - quota stores: selects the store that a URL names, runs edits,
- * logs and undoes them, and moves whole stores.
+ * store/store.c - quota stores: runs edits, logs and undoes them.
  *
  * A store keeps a catalog of its quotas, so that the cost of an edit depends on
  * the edit and not on the whole set. Inside the edit's transaction the changes
@@ -53,64 +52,10 @@ struct weir_store {
     void *bad_context;
 };
 
-static const struct weir_backend_type *const types[] = {
-    &weir_backend_sqlite,
-    &weir_backend_postgres,
-};
-
 static int refuse_quotas_memory(struct weir_diag *diag)
 {
     return weir_diag_put(diag, WEIR_ENOMEM,
                          "there is no memory for the quotas");
-}
-
-int weir_backend_find(const char *url, const struct weir_backend_type **type,
-                      const char **where, struct weir_diag *diag)
-{
-    for (size_t i = 0; i < WEIR_COUNT_OF(types); i++) {
-        size_t len = strlen(types[i]->scheme);
-        if (strncmp(url, types[i]->scheme, len) != 0 || url[len] != ':')
-            continue;
-        if (url[len + 1] == '\0')
-            return weir_diag_set(diag, WEIR_EINVAL, "the store '", url,
-                                 "' names no file or database; write ",
-                                 types[i]->example, NULL);
-        *type = types[i];
-        *where = url + len + 1;
-        return 0;
-    }
-    char buf[WEIR_STORE_SHOW_MAX];
-    char shown[WEIR_SHOW_MAX];
-    struct weir_text text = weir_text_of(weir_store_show(url, buf));
-    return weir_diag_set(diag, WEIR_EINVAL, "the store ",
-                         weir_text_show(text, shown),
-                         " is of no kind that this version knows; write ",
-                         types[0]->example, " or ", types[1]->example, NULL);
-}
-
-int weir_backend_make(const char *url, struct weir_backend **out,
-                      struct weir_diag *diag)
-{
-    const struct weir_backend_type *type;
-    const char *where;
-    int error = weir_backend_find(url, &type, &where, diag);
-    return error < 0 ? error : type->make(where, out, diag);
-}
-
-int weir_backend_open(const char *url, bool create, struct weir_backend **out,
-                      struct weir_diag *diag)
-{
-    struct weir_backend *made;
-    int error = weir_backend_make(url, &made, diag);
-    if (error < 0)
-        return error;
-    error =
-        create ? made->type->create(made, diag) : made->type->open(made, diag);
-    if (error < 0)
-        made->type->close(made);
-    else
-        *out = made;
-    return error;
 }
 
 int weir_store_init(const char *url, struct weir_diag *diag)
@@ -129,18 +74,6 @@ int weir_store_init(const char *url, struct weir_diag *diag)
         error = backend->type->commit(backend, diag);
     backend->type->close(backend);
     return error;
-}
-
-int weir_backend_check_moved(const struct weir_store_meta *meta,
-                             const char *shown, struct weir_diag *diag)
-{
-    if (!meta->moved_to[0])
-        return 0;
-    return weir_diag_set(diag, WEIR_ESTORE, "the quota store ", shown,
-                         " was migrated to ", meta->moved_to,
-                         ": use that one; if this one is to be used "
-                         "again after all, run 'weir store restored ",
-                         shown, "'", NULL);
 }
 
 /* Reads the meta row in a transaction of its own; refuses a migrated store. */

@@ -24,11 +24,8 @@ static int take_mark(struct weir_backend *backend, enum weir_begin how,
     error = type->meta(backend, &meta, diag);
     if (error == 0 && !meta.moved_to[0])
         error = type->unmark(backend, &never, diag);
+    error = weir_backend_end(backend, error, diag);
     if (error == 0)
-        error = type->commit(backend, diag);
-    if (error < 0)
-        type->rollback(backend);
-    else
         *out_never = never;
     return error;
 }

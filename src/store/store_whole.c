@@ -35,12 +35,9 @@ static int raise_restores(struct weir_backend *backend, uint64_t *out,
     bool was;
     if (error == 0)
         error = type->unmark(backend, &was, diag);
-    if (error == 0)
-        error = type->commit(backend, diag);
+    error = weir_backend_end(backend, error, diag);
     if (error == 0)
         *out = meta.id.restores;
-    else
-        type->rollback(backend);
     return error;
 }
 
@@ -129,11 +126,7 @@ static int migrate_open(struct weir_backend *from, const char *const *urls,
     if (error < 0)
         return error;
     error = copy_locked(from, urls, out_quotas, diag);
-    if (error == 0)
-        error = from->type->commit(from, diag);
-    if (error < 0)
-        from->type->rollback(from);
-    return error;
+    return weir_backend_end(from, error, diag);
 }
 
 int weir_store_migrate(const char *from, const char *to, size_t *out_quotas,
