@@ -58,6 +58,9 @@ class Nginx:
         if workers == 0:
             self.before += "\nmaster_process off;"
         self.socket = socket.socket()
+        # nginx leaves an inherited socket as it is: of two workers that are
+        # woken for one connection, the later one would wait in accept().
+        self.socket.setblocking(False)
         self.socket.bind(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
         self.process = None
