@@ -9,15 +9,10 @@
 #include "ngx_http_weir_module.h"
 
 
-static void ngx_http_weir_settle(ngx_http_request_t *r, struct weir *weir,
-    ngx_http_weir_ask_t *ask, weir_instant now);
-static ngx_int_t ngx_http_weir_read_cost(ngx_http_request_t *r,
-    ngx_http_weir_limit_t *limit, uint64_t *cost);
-
-
 ngx_int_t
 ngx_http_weir_log_handler(ngx_http_request_t *r)
 {
+    uint64_t              cost;
     ngx_uint_t            i;
     struct weir          *weir;
     weir_instant          now;
@@ -54,62 +49,33 @@ ngx_http_weir_log_handler(ngx_http_request_t *r)
             now = ngx_http_weir_now();
         }
 
-        ngx_http_weir_settle(r, weir, &asked[i], now);
+        /* without a cost the units taken stay charged */
+
+        if (ngx_http_weir_read_units(r, asked[i].limit->charge, "charge",
+                                     &cost)
+            == NGX_OK)
+        {
+            ngx_http_weir_settle(weir, &asked[i], cost, now);
+        }
     }
 
     return NGX_OK;
 }
 
 
-static void
-ngx_http_weir_settle(ngx_http_request_t *r, struct weir *weir,
-    ngx_http_weir_ask_t *ask, weir_instant now)
+void
+ngx_http_weir_settle(struct weir *weir, ngx_http_weir_ask_t *ask,
+    uint64_t actual, weir_instant now)
 {
-    uint64_t  charged, cost;
-
-    if (ngx_http_weir_read_cost(r, ask->limit, &cost) != NGX_OK) {
-        return;
-    }
+    uint64_t  charged;
 
     charged = ask->peek ? 0 : ask->weight;
 
     if (ask->limit->quota.weir) {
-        weir_settle(ask->limit->quota, &charged, cost, now);
+        weir_settle(ask->limit->quota, &charged, actual, now);
         return;
     }
 
     (void) weir_settle_by_name(weir, (char *) ask->name.data, ask->name.len,
-                               &charged, cost, now);
-}
-
-
-/* NGX_DECLINED: there is none, and the units taken stay charged. */
-static ngx_int_t
-ngx_http_weir_read_cost(ngx_http_request_t *r, ngx_http_weir_limit_t *limit,
-    uint64_t *cost)
-{
-    off_t      n;
-    ngx_str_t  value;
-
-    if (ngx_http_complex_value(r, limit->charge, &value) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    if (value.len == 0) {
-        return NGX_DECLINED;
-    }
-
-    n = ngx_atoof(value.data, value.len);
-
-    if (n == NGX_ERROR) {
-        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                      "the value of the \"%V\" charge is no number: \"%V\", "
-                      "the request's weight stays charged",
-                      &limit->charge->value, &value);
-        return NGX_DECLINED;
-    }
-
-    *cost = (uint64_t) n;
-
-    return NGX_OK;
+                               &charged, actual, now);
 }

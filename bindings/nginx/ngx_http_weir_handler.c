@@ -32,8 +32,6 @@ static ngx_int_t ngx_http_weir_ask(ngx_http_request_t *r,
     ngx_http_weir_ctx_t *ctx, struct weir *weir, ngx_uint_t phase);
 static ngx_int_t ngx_http_weir_read(ngx_http_request_t *r,
     ngx_http_weir_limit_t *limit, ngx_http_weir_ask_t *ask);
-static uint64_t ngx_http_weir_read_weight(ngx_http_request_t *r,
-    ngx_http_weir_limit_t *limit, ngx_str_t *value);
 static ngx_int_t ngx_http_weir_decide(ngx_http_request_t *r,
     ngx_http_weir_ctx_t *ctx, struct weir *weir, ngx_http_weir_ask_t *ask,
     weir_instant now);
@@ -223,8 +221,6 @@ static ngx_int_t
 ngx_http_weir_read(ngx_http_request_t *r, ngx_http_weir_limit_t *limit,
     ngx_http_weir_ask_t *ask)
 {
-    ngx_str_t  weight;
-
     if (limit->name.lengths == NULL) {
         ask->name = limit->name.value;
 
@@ -240,41 +236,48 @@ ngx_http_weir_read(ngx_http_request_t *r, ngx_http_weir_limit_t *limit,
     ask->weight = 1;
     ask->peek = limit->peek;
 
-    if (limit->weight == NULL) {
-        return NGX_OK;
-    }
+    /* an invalid number weighs 1: a client must not evade a limit by it */
 
-    if (ngx_http_complex_value(r, limit->weight, &weight) != NGX_OK) {
+    if (limit->weight
+        && ngx_http_weir_read_units(r, limit->weight, "weight", &ask->weight)
+           == NGX_ERROR)
+    {
         return NGX_ERROR;
     }
 
-    ask->weight = ngx_http_weir_read_weight(r, limit, &weight);
+    ask->weight = ngx_min(ask->weight, WEIR_WEIGHT_MAX);
 
     return NGX_OK;
 }
 
 
-/* An invalid number weighs 1: a client must not evade a limit by it. */
-static uint64_t
-ngx_http_weir_read_weight(ngx_http_request_t *r, ngx_http_weir_limit_t *limit,
-    ngx_str_t *value)
+ngx_int_t
+ngx_http_weir_read_units(ngx_http_request_t *r,
+    ngx_http_complex_value_t *value, char *what, uint64_t *units)
 {
-    off_t  weight;
+    off_t      n;
+    ngx_str_t  text;
 
-    if (value->len == 0) {
-        return 1;
+    if (ngx_http_complex_value(r, value, &text) != NGX_OK) {
+        return NGX_ERROR;
     }
 
-    weight = ngx_atoof(value->data, value->len);
+    if (text.len == 0) {
+        return NGX_DECLINED;
+    }
 
-    if (weight == NGX_ERROR) {
+    n = ngx_atoof(text.data, text.len);
+
+    if (n == NGX_ERROR) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                      "the value of the \"%V\" weight is no number: \"%V\"",
-                      &limit->weight->value, value);
-        return 1;
+                      "the value of the \"%V\" %s is no number: \"%V\"",
+                      &value->value, what, &text);
+        return NGX_DECLINED;
     }
 
-    return ngx_min((uint64_t) weight, WEIR_WEIGHT_MAX);
+    *units = (uint64_t) n;
+
+    return NGX_OK;
 }
 
 
@@ -422,31 +425,12 @@ ngx_http_weir_refund(struct weir *weir, ngx_http_weir_ctx_t *ctx,
     weir_instant now)
 {
     ngx_uint_t            i;
-    struct weir_handle    quota;
     ngx_http_weir_ask_t  *asked;
 
     asked = ctx->asked.elts;
 
     for (i = 0; i + 1 < ctx->asked.nelts; i++) {
-
-        if (asked[i].peek) {
-            continue;
-        }
-
-        if (asked[i].limit->quota.weir) {
-            weir_refund(asked[i].limit->quota, asked[i].weight, now);
-            continue;
-        }
-
-        if (weir_handle_open(weir, (char *) asked[i].name.data,
-                             asked[i].name.len, &quota)
-            == WEIR_ENAME)
-        {
-            continue;
-        }
-
-        weir_refund(quota, asked[i].weight, now);
-        weir_handle_close(quota);
+        ngx_http_weir_settle(weir, &asked[i], 0, now);
     }
 
     asked[0] = asked[i];

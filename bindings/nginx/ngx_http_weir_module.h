@@ -109,6 +109,9 @@ ngx_int_t ngx_http_weir_preaccess_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_weir_precontent_handler(ngx_http_request_t *r);
 /* Whether its quota has a place that is kept, limit->quota. */
 ngx_uint_t ngx_http_weir_find(struct weir *weir, ngx_http_weir_limit_t *limit);
+/* NGX_DECLINED: there is none, or no number, which is logged. */
+ngx_int_t ngx_http_weir_read_units(ngx_http_request_t *r,
+    ngx_http_complex_value_t *value, char *what, uint64_t *units);
 /* NULL: no quota was checked. */
 ngx_http_weir_ctx_t *ngx_http_weir_get_ctx(ngx_http_request_t *r);
 weir_instant ngx_http_weir_now(void);
@@ -122,6 +125,10 @@ ngx_int_t ngx_http_weir_delay(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx);
 
 /* ngx_http_weir_charge.c: costs that are known afterwards */
 ngx_int_t ngx_http_weir_log_handler(ngx_http_request_t *r);
+/* What was asked turned out to weigh 'actual': the difference is charged, or
+ * given back. A peek has charged nothing. */
+void ngx_http_weir_settle(struct weir *weir, ngx_http_weir_ask_t *ask,
+    uint64_t actual, weir_instant now);
 
 /* ngx_http_weir_reply.c: what they are told of it */
 struct weir_reply *ngx_http_weir_explain(ngx_http_request_t *r,
