@@ -325,6 +325,19 @@ static int print_yaml(struct forest *forest)
                    : weir_cli_fail("can't write: %s", strerror(errno));
 }
 
+/* Prints the quotas as a file. Drops 'list'. */
+static int print_list(json_t *list)
+{
+    struct forest forest;
+    int status = make_forest(list, &forest);
+    if (status == 0) {
+        status = print_yaml(&forest);
+        free(forest.entries);
+    }
+    json_decref(list);
+    return status;
+}
+
 int weir_cli_quota_export(int argc, char **argv)
 {
     struct weir_cli cli;
@@ -348,14 +361,7 @@ int weir_cli_quota_export(int argc, char **argv)
                                       (json_int_t)epoch, "quotas", list));
         return WEIR_EXIT_OK;
     }
-    struct forest forest;
-    int status = make_forest(list, &forest);
-    if (status == 0) {
-        status = print_yaml(&forest);
-        free(forest.entries);
-    }
-    json_decref(list);
-    return status;
+    return print_list(list);
 }
 
 /* ---- import ---- */
@@ -755,21 +761,13 @@ static int check_own_options(const struct import_options *options)
 /* Drops 'body'. */
 static int print_import(json_t *body, bool json)
 {
-    struct forest forest;
-    int status;
     if (json) {
         weir_cli_print_json(body);
         return WEIR_EXIT_OK;
     }
     json_t *list = json_incref(json_object_get(body, "quotas"));
     json_decref(body);
-    status = make_forest(list, &forest);
-    if (status == 0) {
-        status = print_yaml(&forest);
-        free(forest.entries);
-    }
-    json_decref(list);
-    return status;
+    return print_list(list);
 }
 
 static int run_import(const struct weir_cli *cli,

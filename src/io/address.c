@@ -151,6 +151,18 @@ int weir_root_address_parse(struct weir_text text, struct weir_address *out,
     return 0;
 }
 
+bool weir_address_is_equal(const struct weir_address *a,
+                           const struct weir_address *b)
+{
+    return a->port == b->port && strcasecmp(a->host, b->host) == 0;
+}
+
+bool weir_address_is_all(const struct weir_address *address)
+{
+    return !address->host[0] || strcmp(address->host, "0.0.0.0") == 0 ||
+           strcmp(address->host, "::") == 0;
+}
+
 bool weir_address_is_loopback(const struct weir_address *address)
 {
     struct in_addr v4;

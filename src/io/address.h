@@ -27,6 +27,11 @@ bool weir_address_is_service(const struct weir_address *address);
 /* The host that a certificate must be for: 'host', or the NAME of a service.
  * It lives as long as 'address'. */
 const char *weir_address_certified(const struct weir_address *address);
+/* Whether both have one port and one host, in any case. */
+bool weir_address_is_equal(const struct weir_address *a,
+                           const struct weir_address *b);
+/* Whether it means all addresses of this host: "", 0.0.0.0 or ::. */
+bool weir_address_is_all(const struct weir_address *address);
 /* Whether it names the loopback range only (127/8, ::1, localhost). */
 bool weir_address_is_loopback(const struct weir_address *address);
 

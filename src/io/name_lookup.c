@@ -87,8 +87,7 @@ static void list_add(struct list *list, const struct weir_address *address)
     size_t lowest = 0;
     for (size_t i = 0; i < list->count; i++) {
         const struct weir_address *other = &list->at[i];
-        if (other->port == address->port &&
-            strcmp(other->host, address->host) == 0)
+        if (weir_address_is_equal(other, address))
             return;
         if (rank_of(other) < rank_of(&list->at[lowest]))
             lowest = i;

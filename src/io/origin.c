@@ -75,8 +75,7 @@ static bool read_origin(const char *text, struct origin *out)
 
 static bool is_same_origin(const struct origin *a, const struct origin *b)
 {
-    return a->tls == b->tls && a->address.port == b->address.port &&
-           strcasecmp(a->address.host, b->address.host) == 0;
+    return a->tls == b->tls && weir_address_is_equal(&a->address, &b->address);
 }
 
 int weir_origin_parse(const char *text, struct weir_diag *diag)

@@ -28,7 +28,6 @@ struct weir_root_link {
     struct weir_root_link_options options;
     struct weir_address address;
     char host[sizeof(((struct weir_address *)0)->host)];
-    char text[WEIR_LISTEN_ADDRESS_TEXT_MAX]; /* the address */
 
     struct weir_h2_link *link; /* owned; NULL: not connecting */
     int32_t stream;            /* the Link call */
@@ -228,7 +227,6 @@ struct weir_root_link *weir_root_link_new(
     snprintf(link->host, sizeof link->host, "%s",
              options->host ? options->host : options->address->host);
     link->backoff = BACKOFF_FIRST;
-    weir_address_text(&link->address, link->text);
     link->retry = evtimer_new(options->base, on_root_retry, link);
     if (!link->retry)
         weir_root_link_free(&link);
@@ -244,9 +242,4 @@ void weir_root_link_free(struct weir_root_link **link)
         event_free((*link)->retry);
     free(*link);
     *link = NULL;
-}
-
-const char *weir_root_link_text(const struct weir_root_link *link)
-{
-    return link->text;
 }

@@ -49,7 +49,5 @@ void weir_root_link_send(struct weir_root_link *link, const void *bytes,
                          size_t len);
 /* Bytes not yet given to the system. */
 size_t weir_root_link_queued(const struct weir_root_link *link);
-/* The address as text, "127.0.0.1:7077". */
-const char *weir_root_link_text(const struct weir_root_link *link);
 
 #endif /* WEIR_ROOT_LINK_H */

@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/rng.h"
 #include "io/clock.h"
 #include "io/name_lookup.h"
 #include "io/process.h"
@@ -68,7 +69,7 @@ struct weir_root_links {
     weir_duration every;         /* until the next lookup */
     weir_instant retried_at;     /* when failed places counted as new */
     uint32_t others;             /* places that wait, as of the last plan */
-    uint64_t seed;               /* of the times of lookups */
+    struct weir_rng rng;         /* of the times of lookups */
 };
 
 static bool is_name(const struct weir_address *address)
@@ -289,8 +290,7 @@ static bool is_looking(const struct weir_root_links *links)
  * together, don't ask together. */
 static void look_after(struct weir_root_links *links, weir_duration wait)
 {
-    links->seed = links->seed * 6364136223846793005u + 1442695040888963407u;
-    weir_duration part = (weir_duration)(links->seed >> 33) % (wait / 5 + 1);
+    weir_duration part = weir_rng_below(&links->rng, wait / 5 + 1);
     struct timeval at = weir_timeval_of(wait - wait / 10 + part);
     evtimer_add(links->look, &at);
 }
@@ -390,7 +390,7 @@ struct weir_root_links *weir_root_links_new(
         return NULL;
     links->options = *options;
     links->every = WEIR_NAMES_EVERY;
-    weir_entropy(&links->seed, sizeof links->seed);
+    weir_entropy(&links->rng, sizeof links->rng);
     weir_root_set_init(&links->set,
                        weir_root_links_count(options->roots, options->count));
     give_all(links);

@@ -47,12 +47,6 @@ const struct weir_root_place *weir_root_set_place(
 
 /* ---- Places ---- */
 
-static bool is_same_address(const struct weir_address *a,
-                            const struct weir_address *b)
-{
-    return a->port == b->port && strcasecmp(a->host, b->host) == 0;
-}
-
 static bool is_waiting(const struct weir_root_place *place)
 {
     return place->used && place->listed != 0 && place->link == WEIR_ROOT_NONE &&
@@ -97,7 +91,7 @@ static struct weir_root_place *find_place(struct weir_root_set *set,
 {
     for (uint32_t i = 0; i < WEIR_ROOT_ADDRESSES_MAX; i++)
         if (set->place[i].used &&
-            is_same_address(&set->place[i].address, address))
+            weir_address_is_equal(&set->place[i].address, address))
             return &set->place[i];
     return NULL;
 }

@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <time.h>
 
 #include "core/base/atomic.h"
@@ -27,12 +26,9 @@ static bool is_root_named_before(const struct weir *weir)
 {
     const struct weir_client_roots *roots = &weir->roots;
     const struct weir_address *last = &roots->given[roots->count];
-    for (uint32_t i = 0; i < roots->count; i++) {
-        const struct weir_address *other = &roots->given[i];
-        if (other->port == last->port &&
-            strcasecmp(other->host, last->host) == 0)
+    for (uint32_t i = 0; i < roots->count; i++)
+        if (weir_address_is_equal(&roots->given[i], last))
             return true;
-    }
     return false;
 }
 

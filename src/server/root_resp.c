@@ -32,10 +32,8 @@ struct weir_root_resp {
 static void own_address(const struct weir_root_resp_options *options, char *buf)
 {
     struct weir_address own = options->listen;
-    if (!own.host[0] || strcmp(own.host, "0.0.0.0") == 0)
-        strcpy(own.host, "127.0.0.1");
-    if (strcmp(own.host, "::") == 0)
-        strcpy(own.host, "::1");
+    if (weir_address_is_all(&own))
+        strcpy(own.host, own.host[0] == ':' ? "::1" : "127.0.0.1");
     own.port = options->port;
     weir_address_text(&own, buf);
 }

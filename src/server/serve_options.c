@@ -104,14 +104,11 @@ bool weir_serve_own_file(const char *scheme, const char *name,
 void weir_serve_identity(const struct weir_serve_options *options,
                          uint16_t port, char out[WEIR_MASTER_MAX + 1])
 {
-    static const char *const every[] = { "", "0.0.0.0", "::" };
     struct weir_address address = options->listen;
-    bool is_every = false;
-    for (size_t i = 0; i < WEIR_COUNT_OF(every); i++)
-        is_every = is_every || strcmp(address.host, every[i]) == 0;
     if (options->hostname[0])
         strcpy(address.host, options->hostname);
-    else if (is_every && gethostname(address.host, sizeof address.host - 1) < 0)
+    else if (weir_address_is_all(&address) &&
+             gethostname(address.host, sizeof address.host - 1) < 0)
         strcpy(address.host, "localhost");
     address.port = port;
     char shown[WEIR_LISTEN_ADDRESS_TEXT_MAX];
