@@ -226,41 +226,33 @@ void weir_rls_metadata_merge(json_t *object, const json_t *of_limit)
 /* ---- As bytes ---- */
 
 enum { NULL_FIELD = 1, NUMBER, TEXT_FIELD, BOOL_FIELD, OBJECT, LIST };
-#define VARINT 0u
-#define FIXED 1u
-#define BYTES 2u
 
 static size_t struct_size(const json_t *object);
-
-static size_t with_length(size_t len)
-{
-    return 1 + weir_varint_size(len) + len;
-}
-
 static size_t value_size(const json_t *value);
 
 static size_t list_size(const json_t *list)
 {
     size_t size = 0;
     for (size_t i = 0; i < json_array_size(list); i++)
-        size += with_length(value_size(json_array_get(list, i)));
+        size += weir_wire_message_size(value_size(json_array_get(list, i)));
     return size;
 }
 
 static size_t value_size(const json_t *value)
 {
     if (json_is_object(value))
-        return with_length(struct_size(value));
+        return weir_wire_message_size(struct_size(value));
     if (json_is_array(value))
-        return with_length(list_size(value));
+        return weir_wire_message_size(list_size(value));
     if (json_is_string(value))
-        return with_length(json_string_length(value));
+        return weir_wire_message_size(json_string_length(value));
     return json_is_number(value) ? 9 : 2;
 }
 
 static size_t pair_size(const char *key, const json_t *value)
 {
-    return with_length(strlen(key)) + with_length(value_size(value));
+    return weir_wire_message_size(strlen(key)) +
+           weir_wire_message_size(value_size(value));
 }
 
 static size_t struct_size(const json_t *object)
@@ -269,34 +261,22 @@ static size_t struct_size(const json_t *object)
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)object, key, value) size +=
-        with_length(pair_size(key, value));
+        weir_wire_message_size(pair_size(key, value));
     return size;
-}
-
-static uint8_t *put_head(uint8_t *p, unsigned number, unsigned type)
-{
-    *p++ = (uint8_t)(number << 3 | type);
-    return p;
-}
-
-static uint8_t *put_length(uint8_t *p, unsigned number, size_t len)
-{
-    return weir_varint_put(put_head(p, number, BYTES), len);
 }
 
 static uint8_t *put_text(uint8_t *p, unsigned number, const char *text,
                          size_t len)
 {
-    p = put_length(p, number, len);
+    p = weir_wire_put_head(p, number, len);
     memcpy(p, text, len);
     return p + len;
 }
 
 static uint8_t *put_number(uint8_t *p, double number)
 {
-    uint64_t bits;
-    memcpy(&bits, &number, sizeof bits);
-    p = put_head(p, NUMBER, FIXED);
+    uint64_t bits = weir_double_bits(number);
+    *p++ = NUMBER << 3 | WEIR_WIRE_FIXED64;
     for (int i = 0; i < 8; i++)
         *p++ = (uint8_t)(bits >> (8 * i));
     return p;
@@ -307,22 +287,23 @@ static uint8_t *put_struct(uint8_t *p, const json_t *object);
 static uint8_t *put_value(uint8_t *p, const json_t *value)
 {
     if (json_is_object(value))
-        return put_struct(put_length(p, OBJECT, struct_size(value)), value);
+        return put_struct(weir_wire_put_head(p, OBJECT, struct_size(value)),
+                          value);
     if (json_is_string(value))
         return put_text(p, TEXT_FIELD, json_string_value(value),
                         json_string_length(value));
     if (json_is_number(value))
         return put_number(p, json_number_value(value));
     if (!json_is_array(value)) {
-        bool is_bool = json_is_boolean(value);
-        p = put_head(p, is_bool ? BOOL_FIELD : NULL_FIELD, VARINT);
+        unsigned field = json_is_boolean(value) ? BOOL_FIELD : NULL_FIELD;
+        *p++ = (uint8_t)(field << 3 | WEIR_WIRE_VARINT);
         *p++ = json_is_true(value);
         return p;
     }
-    p = put_length(p, LIST, list_size(value));
+    p = weir_wire_put_head(p, LIST, list_size(value));
     for (size_t i = 0; i < json_array_size(value); i++) {
         const json_t *item = json_array_get(value, i);
-        p = put_value(put_length(p, 1, value_size(item)), item);
+        p = put_value(weir_wire_put_head(p, 1, value_size(item)), item);
     }
     return p;
 }
@@ -333,9 +314,9 @@ static uint8_t *put_struct(uint8_t *p, const json_t *object)
     json_t *value;
     json_object_foreach((json_t *)object, key, value)
     {
-        p = put_length(p, 1, pair_size(key, value));
+        p = weir_wire_put_head(p, 1, pair_size(key, value));
         p = put_text(p, 1, key, strlen(key));
-        p = put_value(put_length(p, 2, value_size(value)), value);
+        p = put_value(weir_wire_put_head(p, 2, value_size(value)), value);
     }
     return p;
 }
