@@ -435,8 +435,9 @@ void weir_status(struct weir *weir, struct weir_status *out)
 
 /* ---- Views (limiter_view.h) ----
  *
- * Consistent copies: slots under the table's writer lock; roots under the
- * limiter's mutex, where the background thread publishes their state. */
+ * Consistent copies: slots under the table's writer lock (a view for the answer
+ * to a request takes none); roots under the limiter's mutex, where the
+ * background thread publishes their state. */
 
 uint32_t weir_limiter_view_slots(const struct weir *weir)
 {
@@ -500,7 +501,8 @@ bool weir_limiter_view_reset(struct weir *weir, struct weir_text name,
 {
     struct weir_slot_details details;
     uint32_t slot;
-    if (!weir_limiter_view_find(weir, name, false, &details, &slot, now))
+    weir_own_ensure(weir);
+    if (!weir_table_rule_view(weir->table, name, &details, &slot, now))
         return false;
     *out = (struct weir_limiter_view_reset){ .mode = details.mode };
     if (details.sharing == WEIR_EXACT)

@@ -135,23 +135,31 @@ static void copy_parent(const struct weir_table *t, uint32_t slot,
     out->parent[out->parent_len] = '\0';
 }
 
-static void copy_details(const struct weir_table *t, uint32_t slot,
-                         struct weir_slot_details *out, weir_instant now)
+/* How the slot decides. Needs no lock. Returns its count. */
+static uint64_t copy_rule(const struct weir_table *t, uint32_t slot,
+                          struct weir_slot_details *out, weir_instant now)
 {
-    weir_assert(out->state >= WEIR_SLOT_PLACEHOLDER);
-    const struct cold *cold = weir_cold(t, slot);
     struct slot_read read;
     weir_slot_read(t, slot, weir_elapsed(t, now), &read);
-    out->sharing = weir_sharing_of(cold);
+    out->sharing = weir_sharing_of(weir_cold(t, slot));
     out->mode = mode_of(read.flags);
-    out->generation = weir_load_relaxed(&weir_hot(t, slot)->generation);
     out->inflight = read.flags & META_INFLIGHT;
     out->elsewhere =
         read.flags & (META_BUCKET_STATE | META_AWAY | META_ADAPTIVE);
     if (!out->elsewhere)
         copy_bucket(&read, out);
+    return read.count;
+}
+
+static void copy_details(const struct weir_table *t, uint32_t slot,
+                         struct weir_slot_details *out, weir_instant now)
+{
+    weir_assert(out->state >= WEIR_SLOT_PLACEHOLDER);
+    const struct cold *cold = weir_cold(t, slot);
+    uint64_t count = copy_rule(t, slot, out, now);
+    out->generation = weir_load_relaxed(&weir_hot(t, slot)->generation);
     copy_limit(t, slot, out);
-    out->count = out->inflight ? 0 : read.count;
+    out->count = out->inflight ? 0 : count;
     out->refused = weir_table_refused(t, slot);
     copy_parent(t, slot, out);
     /* An instance without a template has its limit in its name. */
@@ -187,6 +195,19 @@ bool weir_table_details(struct weir_table *table, uint32_t process,
 }
 
 /* ---- For responses ---- */
+
+bool weir_table_rule_view(struct weir_table *table, struct weir_text name,
+                          struct weir_slot_details *out, uint32_t *out_slot,
+                          weir_instant now)
+{
+    struct weir_ref ref;
+    memset(out, 0, offsetof(struct weir_slot_details, name));
+    if (!weir_table_find(table, name, &ref))
+        return false;
+    (void)copy_rule(table, ref.slot, out, now);
+    *out_slot = ref.slot;
+    return is_same_life(table, ref.slot, ref.generation);
+}
 
 /* For a bucket state with a window or several buckets; false: another one,
  * none, or it is locked. */

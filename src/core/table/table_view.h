@@ -84,6 +84,12 @@ struct weir_slot_details {
     char parent[WEIR_NAME_MAX + 1]; /* of a template: the parent's pattern */
     char ruler[WEIR_NAME_MAX + 1];  /* of an instance: its template, if any */
 };
+/* Any thread, without a lock: how the slot of that name decides, for answers to
+ * requests. Of 'out' it sets sharing, mode, inflight, elsewhere, granted, fill,
+ * low and high. False: there is no such slot. */
+bool weir_table_rule_view(struct weir_table *table, struct weir_text name,
+                          struct weir_slot_details *out, uint32_t *out_slot,
+                          weir_instant now);
 /* False: the slot isn't live, or belongs to the shadow set. Takes the writer
  * lock, as that process, for the time of a copy, if it is free. */
 bool weir_table_details(struct weir_table *table, uint32_t process,

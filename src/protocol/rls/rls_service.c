@@ -159,32 +159,16 @@ static int judge_names(struct weir_rls_service *service, weir_instant now)
 
 /* ---- Decisions ---- */
 
-/* Gives 'hits' back, or charges them without a decision; then peeks at the
- * rest. It passes 0 as the time, for the current clock: opening the handle may
- * have created the bucket just now, and at an earlier instant the bucket would
- * look fuller than it is. */
-static void move_units(struct weir_rls_service *service, uint64_t hits,
-                       bool back, struct weir_reply *out)
+/* The reply is of a peek at the rest. Both are at the current clock, not at
+ * 'now': the first call may have created the bucket, and at an earlier instant
+ * it would look fuller than it is. */
+static void give_back(struct weir_rls_service *service, uint64_t hits,
+                      struct weir_reply *out)
 {
-    struct weir_handle handle;
-    struct weir_text name = { service->name.buf, service->name.len };
-    int error =
-        weir_handle_open(service->host->weir, name.p, name.len, &handle);
-    /* Without room the rest of the chain decides. Another process may have the
-     * table's lock: the units are left out then. */
-    if (error < 0 && error != WEIR_EFULL) {
-        if (out)
-            (void)weir_peek_by_name(service->host->weir, name.p, name.len, 0,
-                                    out, 0);
-        return;
-    }
-    if (back)
-        weir_refund(handle, hits, 0);
-    else
-        weir_charge(handle, hits, 0);
-    if (out)
-        (void)weir_peek(handle, 0, out, 0);
-    weir_handle_close(handle);
+    struct weir *weir = service->host->weir;
+    const struct weir_text name = { service->name.buf, service->name.len };
+    (void)weir_refund_by_name(weir, name.p, name.len, hits, 0);
+    (void)weir_peek_by_name(weir, name.p, name.len, 0, out, 0);
 }
 
 static void request_decision(struct weir_rls_service *service, uint64_t hits,
@@ -254,20 +238,29 @@ static bool take_peek(struct weir_rls_service *service,
     return true;
 }
 
+/* The bucket that limits; false: none does, or a window. */
+static bool view_bucket(const struct weir_rls_service *service,
+                        const struct weir_reply *reply,
+                        struct weir_limiter_view_reset *out)
+{
+    const struct weir_text quota = { reply->quota, reply->quota_len };
+    return weir_limiter_view_reset(service->host->weir, quota, out,
+                                   weir_clock_now()) &&
+           !out->has_window;
+}
+
 /* Charges a cost that was denied, up to the bound of debt. */
 static void charge_debt(struct weir_rls_service *service, uint64_t hits,
                         const struct weir_reply *reply)
 {
     struct weir_limiter_view_reset view;
-    const struct weir_text quota = { reply->quota, reply->quota_len };
-    if (!weir_limiter_view_reset(service->host->weir, quota, &view,
-                                 weir_clock_now()) ||
-        view.has_window)
+    if (!view_bucket(service, reply, &view))
         return;
     double room = 2 * view.high - view.fill;
     if (room >= 1)
-        move_units(service, (double)hits < room ? hits : (uint64_t)room, false,
-                   NULL);
+        (void)weir_charge_by_name(
+            service->host->weir, service->name.buf, service->name.len,
+            (double)hits < room ? hits : (uint64_t)room, 0);
 }
 
 /* Whether the bucket that limits a peek isn't above its limit, but for
@@ -276,10 +269,7 @@ static bool is_just_full(const struct weir_rls_service *service,
                          const struct weir_reply *reply)
 {
     struct weir_limiter_view_reset view;
-    const struct weir_text quota = { reply->quota, reply->quota_len };
-    return weir_limiter_view_reset(service->host->weir, quota, &view,
-                                   weir_clock_now()) &&
-           !view.has_window && view.fill < view.high + 0.5;
+    return view_bucket(service, reply, &view) && view.fill < view.high + 0.5;
 }
 
 static void pass_peek(struct weir_reply *reply)
@@ -309,7 +299,7 @@ static void decide_descriptor(struct weir_rls_service *service, uint32_t i,
         return;
     }
     if (d->negative) {
-        move_units(service, hits, true, out);
+        give_back(service, hits, out);
         out->verdict = WEIR_PASSED;
         return;
     }
