@@ -20,9 +20,6 @@
 /* Meanwhile callers are decided without the root: a root that is back is
  * reached within a second. */
 #define BACKOFF_MOST (800 * WEIR_MILLISECOND)
-/* After a link that lasted so long the first pause is short again. A link that
- * ends soon after each welcome doesn't reset the pause. */
-#define GOOD_FOR WEIR_SECOND
 
 struct weir_root_link {
     struct weir_root_link_options options;
@@ -46,7 +43,7 @@ static void drop_root_link(struct weir_root_link *link, const char *why)
 {
     weir_instant now = weir_clock_now();
     weir_h2_link_close(&link->link);
-    if (link->good_at && now - link->good_at > GOOD_FOR)
+    if (link->good_at && now - link->good_at > WEIR_ROOT_LINK_GOOD_FOR)
         link->backoff = BACKOFF_FIRST;
     weir_assert(!link->link);
     link->good_at = 0;

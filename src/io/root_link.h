@@ -11,6 +11,10 @@
 #include "io/login.h"
 #include "io/stream.h"
 
+/* A link that lasted so long was good: the next pause is short again. One that
+ * ends soon after each welcome counts as one that can't be connected. */
+#define WEIR_ROOT_LINK_GOOD_FOR WEIR_SECOND
+
 struct weir_root_link;
 
 /* No callback may free the link. */

@@ -129,9 +129,11 @@ static void on_one_down(void *context, const char *why)
     struct link *link = context;
     struct weir_root_links *links = link->links;
     const struct weir_root_links_handler *handler = &links->options.handler;
-    bool was_up = links->set.link[link->index].up;
+    bool was_good =
+        links->set.link[link->index].up &&
+        weir_since(link->up_at, weir_clock_now()) >= WEIR_ROOT_LINK_GOOD_FOR;
     weir_root_set_up(&links->set, link->index, false);
-    if (was_up)
+    if (was_good)
         look_soon(links);
     else
         weir_root_set_failed(&links->set, link->index);
