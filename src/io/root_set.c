@@ -173,6 +173,7 @@ void weir_root_set_failed(struct weir_root_set *set, uint32_t link)
     uint32_t at = set->link[link].place;
     weir_assert(at < WEIR_ROOT_ADDRESSES_MAX);
     set->place[at].turn = ++set->turns;
+    set->link[link].met = false;
     part_from(set, link);
 }
 

@@ -35,7 +35,8 @@ struct weir_root_set {
     struct {
         uint32_t place; /* NONE: unused */
         bool up;        /* connected … */
-        bool met;       /* … now or before, to this root: */
+        bool met;       /* … now, or before and not failed since, to this
+                         * root: */
         uint8_t root[WEIR_INCARNATION_SIZE];
     } link[WEIR_ROOTS_MAX];
 };
@@ -54,7 +55,8 @@ void weir_root_set_answer(struct weir_root_set *set, uint32_t given,
 
 /* A link is connected, or is no longer. */
 void weir_root_set_up(struct weir_root_set *set, uint32_t link, bool up);
-/* A link could not be connected: the place goes behind the others. */
+/* A link could not be connected: the place goes behind the others, and which
+ * root it led to is forgotten. */
 void weir_root_set_failed(struct weir_root_set *set, uint32_t link);
 /* A connected link's root has named its incarnation. Returns the other
  * connected link that leads to this root, or WEIR_ROOT_NONE. */

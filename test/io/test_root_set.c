@@ -434,6 +434,26 @@ static void test_two_addresses_of_one_root(void **state)
     assert_int_equal(at_link(&set, 1), second);
 }
 
+/* A root that was met before a try that failed is no longer known to be there:
+ * the link to the other address, which has an answer, stays. */
+static void test_a_failed_try_forgets_the_root(void **state)
+{
+    (void)state;
+    static struct weir_root_set set;
+    const uint8_t root[WEIR_INCARNATION_SIZE] = { 7 };
+    weir_root_set_init(&set, 2);
+    answer(&set, 0, 1 << 1 | 1 << 2);
+    (void)weir_root_set_plan(&set);
+    weir_root_set_up(&set, 0, true);
+    assert_int_equal(weir_root_set_meet(&set, 0, root), WEIR_ROOT_NONE);
+    weir_root_set_up(&set, 0, false);
+    weir_root_set_failed(&set, 0);
+    weir_root_set_up(&set, 0, true);
+    weir_root_set_up(&set, 1, true);
+    assert_int_equal(weir_root_set_meet(&set, 1, root), WEIR_ROOT_NONE);
+    assert_int_equal(weir_root_set_meet(&set, 0, root), 1);
+}
+
 /* More addresses than are remembered: the best stay. */
 static void test_bound(void **state)
 {
@@ -468,6 +488,7 @@ int main(void)
         cmocka_unit_test(test_limiters_meet_again),
         cmocka_unit_test(test_a_wrong_answer),
         cmocka_unit_test(test_two_addresses_of_one_root),
+        cmocka_unit_test(test_a_failed_try_forgets_the_root),
         cmocka_unit_test(test_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
