@@ -119,6 +119,7 @@ enum vice {
 };
 
 struct fake;
+/* A root with an incarnation of its own. */
 struct fake *fake_new(enum vice vice);
 /* The same over TLS: "root" stands for root.crt and root.key in 'folder'.
  * ca.crt there must have signed the clients' certificates. */

@@ -20,6 +20,7 @@
 
 struct fake {
     enum vice vice;
+    uint8_t incarnation; /* its first byte: fakes are roots of their own */
     struct event_base *base;
     struct weir_listener *listener;
     struct event *timer;
@@ -83,7 +84,7 @@ static void welcome(struct fake *fake, struct weir_h2 *h2, int32_t stream,
         .session = session,
         .welcome = { .protocol = fake->vice == VICE_VERSION ? 7 : 1,
                      .name = WEIR_TEXT("fake"),
-                     .incarnation = { 1 },
+                     .incarnation = { fake->incarnation },
                      .ready = true,
                      .store = { .uuid = { 2 } },
                      .epoch = 3,
@@ -165,9 +166,11 @@ static void *serve(void *context)
 /* Takes 'tls'. */
 static struct fake *make(enum vice vice, struct weir_tls *tls)
 {
+    static uint8_t made;
     struct fake *fake = calloc(1, sizeof(*fake));
     assert_non_null(fake);
     fake->vice = vice;
+    fake->incarnation = ++made;
     fake->tls = tls;
     pthread_mutex_init(&fake->mutex, NULL);
     fake->base = event_base_new();
