@@ -66,9 +66,11 @@ static bool comes_before(const struct weir_root_place *a,
     return order != 0 ? order < 0 : a->address.port < b->address.port;
 }
 
-/* The roots at other places aren't known to be that of the link any more. */
-static void part_from(struct weir_root_set *set, uint32_t link)
+/* Which root the link leads to isn't known any more, so neither is it that of
+ * other places. */
+static void forget_root(struct weir_root_set *set, uint32_t link)
 {
+    set->link[link].met = false;
     for (uint32_t i = 0; i < WEIR_ROOT_ADDRESSES_MAX; i++)
         if (set->place[i].used && set->place[i].same_as == link)
             set->place[i].same_as = WEIR_ROOT_NONE;
@@ -82,8 +84,8 @@ static void unlink_place(struct weir_root_set *set, uint32_t link)
     set->place[at].link = WEIR_ROOT_NONE;
     set->place[at].used = set->place[at].listed != 0;
     set->link[link].place = WEIR_ROOT_NONE;
-    set->link[link].up = set->link[link].met = false;
-    part_from(set, link);
+    set->link[link].up = false;
+    forget_root(set, link);
 }
 
 static struct weir_root_place *find_place(struct weir_root_set *set,
@@ -173,8 +175,7 @@ void weir_root_set_failed(struct weir_root_set *set, uint32_t link)
     uint32_t at = set->link[link].place;
     weir_assert(at < WEIR_ROOT_ADDRESSES_MAX);
     set->place[at].turn = ++set->turns;
-    set->link[link].met = false;
-    part_from(set, link);
+    forget_root(set, link);
 }
 
 void weir_root_set_retry(struct weir_root_set *set)
@@ -190,7 +191,7 @@ uint32_t weir_root_set_meet(struct weir_root_set *set, uint32_t link,
     bool same = set->link[link].met &&
                 memcmp(set->link[link].root, root, WEIR_INCARNATION_SIZE) == 0;
     if (!same)
-        part_from(set, link);
+        forget_root(set, link);
     set->link[link].met = true;
     memcpy(set->link[link].root, root, WEIR_INCARNATION_SIZE);
     for (uint32_t i = 0; i < set->links; i++)
