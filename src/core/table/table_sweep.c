@@ -38,11 +38,12 @@ static uint32_t sweep_some(struct weir_table *t, uint32_t count,
 {
     weir_assert(weir_table_is_locked(t));
     uint64_t elapsed = weir_elapsed(t, now);
+    uint64_t behind = weir_since(WEIR_TABLE_SWEEP_BEHIND, elapsed);
     uint32_t freed = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t slot = t->hand = t->hand + 1 < t->used ? t->hand + 1 : 0;
         if (weir_cold(t, slot)->state > WEIR_SLOT_MAKING)
-            weir_slot_lift(t, slot, elapsed);
+            weir_slot_lift(t, slot, behind);
         if (lacks_bucket_state(t, slot) || lacks_parent(t, slot) ||
             weir_slot_wants_gate_slot(t, slot))
             weir_slot_rule(t, slot, now);

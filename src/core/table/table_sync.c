@@ -122,18 +122,22 @@ void weir_table_set_fill(struct weir_table *t, uint32_t slot, int64_t fill,
     weir_assert(slot < t->slots);
     struct hot *hot = weir_hot(t, slot);
     uint64_t base = weir_load(&hot->base);
+    uint64_t elapsed = weir_elapsed(t, at);
     for (;;) {
         struct slot_read read;
-        weir_slot_read(t, slot, 0, &read);
+        weir_slot_read(t, slot, elapsed, &read);
         if (read.flags & META_INFLIGHT) {
             set_others(t, slot, fill - (int64_t)count);
             return;
         }
         if (read.flags & META_OFF)
             return;
-        uint64_t scaled = (uint64_t)fill +
-                          weir_leaked(read.leak, weir_elapsed(t, at)) -
+        uint64_t scaled = (uint64_t)fill + weir_leaked(read.leak, elapsed) -
                           (count << read.leak.frac);
+        /* Empty stays empty, also for a caller whose clock is behind 'at'. */
+        if (read.fill <= 0 &&
+            weir_fill_of(read.count, scaled << 1, read.leak, elapsed) <= 0)
+            return;
         base = read.base;
         if (weir_cas(&hot->base, &base, (scaled << 1) | (base & 1)))
             break;

@@ -82,8 +82,8 @@ void weir_table_set_slack(struct weir_table *table, uint32_t slot,
  * for when no root that sent the stops is left. */
 void weir_table_lift_stops(struct weir_table *table);
 /* Sets the bucket to fill 'fill' (scaled) when the count was 'count', at the
- * instant 'at'. Of kind concurrency: other processes have 'fill' minus 'count'
- * units in flight. */
+ * instant 'at'. A bucket that is empty and stays so is left alone. Of kind
+ * concurrency: other processes have 'fill' minus 'count' units in flight. */
 void weir_table_set_fill(struct weir_table *table, uint32_t slot, int64_t fill,
                          uint64_t count, weir_instant at);
 /* The probability, 0 to 1, with which the bucket alone refuses a request
@@ -242,9 +242,12 @@ void weir_table_tick(struct weir_table *table, weir_instant now);
  * may grow so far: the sweep should hurry. */
 bool weir_table_is_crowded(const struct weir_table *table);
 /* The clock hand, called some times a second: visits up to 'count' slots and
- * lifts buckets that were empty (so that no difference of sums ever overflows).
- * While the table is crowded, it also frees instances that are empty, settled,
- * unpinned and without children. Returns the number of slots freed. */
+ * lifts buckets that have been empty for WEIR_TABLE_SWEEP_BEHIND (so that no
+ * difference of sums ever overflows): a caller that read the clock so long ago
+ * still finds them empty. While the table is crowded, it also frees instances
+ * that are empty, settled, unpinned and without children. Returns the number of
+ * slots freed. */
+#define WEIR_TABLE_SWEEP_BEHIND (10 * WEIR_SECOND)
 uint32_t weir_table_sweep(struct weir_table *table, uint32_t count,
                           weir_instant now);
 
