@@ -83,7 +83,8 @@ class Record:
     HEAD = 4
     THREAD = 1 + COUNT * len(KINDS)
     TAKES = HEAD + THREADS * THREAD
-    GAPS = TAKES + 5 * LISTED
+    TAKE = 7
+    GAPS = TAKES + TAKE * LISTED
     WORDS = GAPS + 2 * LISTED
 
     def __init__(self, path):
@@ -111,12 +112,13 @@ class Record:
                        self.COUNT) for i in range(THREADS)))]
 
     def takes(self):
-        """(kind, start, wall, own, switches) of long takes; in seconds."""
+        """(kind, start, wall, own, ran, allocated, switches) of long takes; in
+        seconds."""
         count = min(self.words(2)[0], self.LISTED)
-        rows = struct.iter_unpack("=5Q", self.map[
-            8 * self.TAKES:8 * (self.TAKES + 5 * count)])
-        return [(KINDS[kind], start / 1e9, wall / 1e9, own / 1e9, switches)
-                for kind, start, wall, own, switches in rows if start]
+        rows = struct.iter_unpack(f"={self.TAKE}Q", self.map[
+            8 * self.TAKES:8 * (self.TAKES + self.TAKE * count)])
+        return [(KINDS[row[0]], *(t / 1e9 for t in row[1:6]), row[6])
+                for row in rows if row[1]]
 
     def gaps(self):
         count = min(self.words(3)[0], self.LISTED)
@@ -453,15 +455,16 @@ class Chaos(unittest.TestCase):
                 if overlap(*gap, service.stops) == 0]
 
     def long_takes(self):
-        """Kind -> [(own, wall, switches)]: without the time in which the
-        process was stopped, or the machine stood still."""
+        """Kind -> [(own, wall, ran, allocated, switches)]: the first two
+        without the time in which the process was stopped, or the machine
+        stood still."""
         machine, found = self.stood_still(), {}
         for service in self.services:
             away = service.record.gaps() + service.stops + machine
-            for kind, start, wall, own, switches in service.record.takes():
+            for kind, start, wall, own, *rest in service.record.takes():
                 gone = overlap(start, start + wall, away)
                 found.setdefault(kind, []).append(
-                    (own - gone, wall - gone, switches))
+                    (own - gone, wall - gone, *rest))
         return found
 
     def check_takes(self):
@@ -470,14 +473,18 @@ class Chaos(unittest.TestCase):
             f"beyond the lists: {beyond}")
         found = []
         for kind, takes in self.long_takes().items():
-            own, wall, switches = (max(column) for column in zip(*takes))
-            late = sum(take[0] > BOUND + SLICE for take in takes)
+            own, wall, _, allocated, switches = (
+                max(column) for column in zip(*takes))
+            late = [take for take in takes if take[0] > BOUND + SLICE]
             say(f"longest take of {kind}: {own * 1e3:.1f} ms of its own, "
-                f"{wall * 1e3:.1f} ms by the clock, {switches} switches; "
-                f"{late} too long")
-            if late:
-                found.append(f"{kind}: {late} takes too long, the longest "
-                             f"{own * 1e3:.0f} ms of its own")
+                f"{wall * 1e3:.1f} ms by the clock, {allocated * 1e3:.1f} ms "
+                f"for memory, {switches} switches; {len(late)} too long")
+            found += [
+                f"{kind}: a take of {own * 1e3:.0f} ms of its own: "
+                f"{wall * 1e3:.0f} ms by the clock, {ran * 1e3:.0f} ms on a "
+                f"processor, {allocated * 1e3:.0f} ms of these for memory, "
+                f"{switches} switches"
+                for own, wall, ran, allocated, switches in late]
         return found
 
     def check_healthz(self):

@@ -15,18 +15,21 @@
  * thread wait. A thread counts a call as begun before it, and its result after
  * it, so calls without a result are those in which a process was killed.
  *
- * Delays. A take must not wait for long, however busy the machine is. So two
+ * Delays. A take must not wait for long, however busy the machine is. So three
  * times are subtracted. One is that in which the kernel let other threads run:
  * its account of how long a thread was runnable and didn't run
  * (/proc/…/schedstat) is read before a burst of takes and after each slow take.
- * The other is that which the host of a virtual machine took from the
+ * The second is that which the host of a virtual machine took from the
  * processors (/proc/stat, in units of 10 ms); the kernel takes the thread to
- * have run meanwhile. The rest of a take is time in which the thread ran, or
- * slept in it: 'own'. That includes the time of a SIGSTOP, or in which the
- * machine stood still. A control thread sleeps a millisecond at a time and
- * subtracts the time of other threads from its own delay. If it is late all the
- * same, so was the whole process: these are the gaps. Takes are judged without
- * them. */
+ * have run meanwhile. The third is that in which the kernel ran to allocate
+ * memory for the table in the thread's own call (fallocate() below): it clears
+ * the pages, and a host may have to find them first. That the thread waits
+ * there for another one isn't subtracted. The rest of a take is time in which
+ * the thread ran, or slept in it: 'own'. That includes the time of a SIGSTOP,
+ * or in which the machine stood still. A control thread sleeps a millisecond at
+ * a time and subtracts the time of other threads from its own delay. If it is
+ * late all the same, so was the whole process: these are the gaps. Takes are
+ * judged without them. */
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -84,6 +87,8 @@ struct take {
     uint64_t kind;
     uint64_t start;     /* CLOCK_MONOTONIC, in nanoseconds */
     uint64_t wall, own; /* nanoseconds */
+    uint64_t ran;       /* of wall: on a processor */
+    uint64_t allocated; /* of ran: in the kernel, for memory of the table */
     uint64_t switches;  /* to other threads, while it was runnable */
 };
 
@@ -108,9 +113,10 @@ struct service {
 };
 
 /* How long a thread was runnable and didn't run, in nanoseconds, and how often
- * that began; and how long all processors were taken away. */
+ * that began; how long all processors were taken away; how long it ran, and of
+ * that in fallocate(). */
 struct account {
-    weir_duration waited, stolen;
+    weir_duration waited, stolen, ran, allocated;
     uint64_t switches;
 };
 
@@ -124,6 +130,27 @@ struct thread {
     struct account read; /* when last read */
     weir_instant at;     /* end of the last call */
 };
+
+/* ---- Memory of the table ---- */
+
+static _Thread_local weir_duration allocated;
+
+static weir_duration time_on_processor(void)
+{
+    struct timespec ran;
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ran) < 0)
+        exit(4);
+    return (weir_duration)ran.tv_sec * WEIR_SECOND + (uint64_t)ran.tv_nsec;
+}
+
+/* libweir calls this one instead of that of libc. */
+int fallocate(int fd, int mode, off_t from, off_t len)
+{
+    weir_duration before = time_on_processor();
+    int done = (int)syscall(SYS_fallocate, fd, mode, from, len);
+    allocated += time_on_processor() - before;
+    return done;
+}
 
 /* ---- The kernel's account ---- */
 
@@ -165,6 +192,8 @@ static struct account read_account(int fd)
         getrusage(RUSAGE_THREAD, &usage) < 0)
         exit(4);
     account.stolen = read_stolen();
+    account.ran = time_on_processor();
+    account.allocated = allocated;
     account.switches = (uint64_t)usage.ru_nivcsw;
     return account;
 }
@@ -211,13 +240,17 @@ static void *watch_for_gaps(void *context)
 static void judge(struct thread *thread, enum kind kind, weir_duration wall)
 {
     struct account now = read_account(thread->account);
+    const struct account *read = &thread->read;
+    weir_duration in_kernel = now.allocated - read->allocated;
     weir_duration away =
-        now.waited - thread->read.waited + now.stolen - thread->read.stolen;
+        now.waited - read->waited + now.stolen - read->stolen + in_kernel;
     struct take take = { .kind = kind,
                          .start = thread->at,
                          .wall = wall,
                          .own = without(wall, away),
-                         .switches = now.switches - thread->read.switches };
+                         .ran = now.ran - read->ran,
+                         .allocated = in_kernel,
+                         .switches = now.switches - read->switches };
     if (take.own > LONG)
         note_take(thread->service->record, &take);
     thread->read = now;
