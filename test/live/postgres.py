@@ -19,7 +19,6 @@ import hashlib
 import hmac
 import os
 import pwd
-import re
 import shutil
 import signal
 import socket
@@ -45,19 +44,13 @@ def binaries():
     return Path(found).resolve().parent
 
 
-def status_of(pid):
-    """Parent and state of a process; None when it is gone."""
+def works_in(process, folder):
+    """Whether a folder of /proc is of a process with that working directory;
+    one that has ended has none."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        return (process / "cwd").readlink() == folder
     except OSError:
-        return None
-    state, parent = re.match(r".*\) (\S) (\d+)", text, re.DOTALL).groups()
-    return int(parent), state
-
-
-def is_gone(pid):
-    status = status_of(pid)
-    return status is None or status[1] in "ZX"
+        return False
 
 
 def verifier_of(password):
@@ -84,7 +77,7 @@ class Postgres:
 
     def __init__(self):
         self.bin = binaries()
-        self.folder = Path(tempfile.mkdtemp(prefix="weir-postgres-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="weir-postgres-")).resolve()
         self.process = None
         self.databases = 0
         self.as_user = {}
@@ -140,35 +133,32 @@ class Postgres:
         def ready():
             if self.process.poll() is not None:
                 raise AssertionError("postgres ended: " + self.logged())
-            lines = pid_file.read_text().split("\n") if pid_file.exists() \
-                else []
+            try:  # A file that a killed server left is replaced.
+                lines = pid_file.read_text().split("\n")
+            except FileNotFoundError:
+                return False
             return len(lines) > 7 and lines[0] == str(self.process.pid) \
                 and lines[7].strip() == "ready"
         until("a ready server", ready)
 
-    def _all(self):
-        """The server and its children, which have sessions of their own."""
-        pids = [int(p.name) for p in Path("/proc").iterdir()
-                if p.name.isdigit()]
-        mine = self.process.pid
-        return [mine] + [p for p in pids if (status_of(p) or (0,))[0] == mine]
-
     def _signal(self, number):
-        pids = self._all()
+        """To the server and its children; returns whether there were any."""
+        data = self.folder / "data"
+        pids = [int(process.name) for process in Path("/proc").iterdir()
+                if process.name.isdigit() and works_in(process, data)]
         for pid in pids:
             try:
                 os.kill(pid, number)
             except ProcessLookupError:
                 pass
-        return pids
+        return bool(pids)
 
     def kill(self):
         """All at once, as a power cut does."""
         self._signal(signal.SIGSTOP)  # so that none of them forks
-        pids = self._signal(signal.SIGKILL)
+        until("dead servers", lambda: not self._signal(signal.SIGKILL))
         self.process.wait()
         self.process = None
-        until("dead servers", lambda: all(is_gone(pid) for pid in pids))
 
     def freeze(self):
         self._signal(signal.SIGSTOP)
