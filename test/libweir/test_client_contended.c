@@ -356,12 +356,11 @@ static bool is_awaited(const char *name)
            LOCK_AWAITED;
 }
 
-static void lock_is_overdue(const char *name, bool wanted)
+static bool is_log_overdue(void)
 {
     struct weir_ref ref;
-    assert_true(weir_table_find(weir->table, weir_text_of(name), &ref));
-    assert_int_equal(weir_bucket_state_is_overdue(weir->table, ref.slot),
-                     wanted);
+    assert_true(weir_table_find(weir->table, WEIR_TEXT("log"), &ref));
+    return weir_bucket_state_is_overdue(weir->table, ref.slot);
 }
 
 static void a_caller_waits_for_the_holder(void **state)
@@ -459,7 +458,7 @@ static void an_own_tables_lock_is_never_overdue(void **state)
     lock_quota("log");
     assert_int_equal(take("log", &reply), WEIR_LIMITED);
     assert_true(reply.contended);
-    lock_is_overdue("log", false);
+    assert_false(is_log_overdue());
     weir->lock_wait = GUARD;
     yield_to(unlock_quota);
     assert_int_equal(take("log", &reply), WEIR_PASSED);
@@ -479,11 +478,6 @@ static const char *new_name_of(const char *template)
 static void lock_log(void)
 {
     lock_quota("log");
-}
-
-static bool is_log_overdue(void)
-{
-    return weir_bucket_state_is_overdue(weir->table, other.ref.slot);
 }
 
 static bool is_table_overdue(void)
@@ -548,7 +542,7 @@ static void waits_for_two_locks_have_one_deadline(void **state)
     weir->lock_wait = 50 * WEIR_MILLISECOND;
     UNTIL(meets_both_locks(new_name_of("child")));
     /* No take has waited for this lock: others may. */
-    lock_is_overdue("log", false);
+    assert_false(is_log_overdue());
     go_on();
     weir_close(weir);
 }
@@ -582,14 +576,12 @@ static void no_decision_waits(void **state)
 {
     (void)state;
     struct weir_reply reply;
-    struct weir_ref ref;
     open_beside(STATE, WEIR_NO_LOCK_WAIT, WEIR_LOCKED_LIMITS);
     assert_int_equal(weir->lock_wait, 0);
     assert_int_equal(take("log", &reply), WEIR_LIMITED);
     assert_true(reply.contended);
     /* Other processes wait as long as they may. */
-    assert_true(weir_table_find(weir->table, WEIR_TEXT("log"), &ref));
-    assert_false(weir_bucket_state_is_overdue(weir->table, ref.slot));
+    assert_false(is_log_overdue());
     yield_to(run_nothing);
     for (int i = 0; i < TAKES; i++)
         assert_int_equal(take("log", NULL), WEIR_LIMITED);

@@ -112,7 +112,7 @@ class Record:
                        self.COUNT) for i in range(THREADS)))]
 
     def takes(self):
-        """(kind, start, wall, own, ran, allocated, switches) of long takes; in
+        """(kind, start, wall, own, allocated, ran, switches) of long takes; in
         seconds."""
         count = min(self.words(2)[0], self.LISTED)
         rows = struct.iter_unpack(f"={self.TAKE}Q", self.map[
@@ -455,7 +455,7 @@ class Chaos(unittest.TestCase):
                 if overlap(*gap, service.stops) == 0]
 
     def long_takes(self):
-        """Kind -> [(own, wall, ran, allocated, switches)]: the first two
+        """Kind -> [(own, wall, allocated, ran, switches)]: the first two
         without the time in which the process was stopped, or the machine
         stood still."""
         machine, found = self.stood_still(), {}
@@ -473,7 +473,7 @@ class Chaos(unittest.TestCase):
             f"beyond the lists: {beyond}")
         found = []
         for kind, takes in self.long_takes().items():
-            own, wall, _, allocated, switches = (
+            own, wall, allocated, _, switches = (
                 max(column) for column in zip(*takes))
             late = [take for take in takes if take[0] > BOUND + SLICE]
             say(f"longest take of {kind}: {own * 1e3:.1f} ms of its own, "
@@ -481,10 +481,10 @@ class Chaos(unittest.TestCase):
                 f"for memory, {switches} switches; {len(late)} too long")
             found += [
                 f"{kind}: a take of {own * 1e3:.0f} ms of its own: "
-                f"{wall * 1e3:.0f} ms by the clock, {ran * 1e3:.0f} ms on a "
-                f"processor, {allocated * 1e3:.0f} ms of these for memory, "
-                f"{switches} switches"
-                for own, wall, ran, allocated, switches in late]
+                f"{wall * 1e3:.0f} ms by the clock, {allocated * 1e3:.0f} ms "
+                f"for memory; since the account was read {ran * 1e3:.0f} ms "
+                f"on a processor, {switches} switches"
+                for own, wall, allocated, ran, switches in late]
         return found
 
     def check_healthz(self):

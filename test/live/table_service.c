@@ -87,9 +87,9 @@ struct take {
     uint64_t kind;
     uint64_t start;     /* CLOCK_MONOTONIC, in nanoseconds */
     uint64_t wall, own; /* nanoseconds */
-    uint64_t ran;       /* of wall: on a processor */
-    uint64_t allocated; /* of ran: in the kernel, for memory of the table */
-    uint64_t switches;  /* to other threads, while it was runnable */
+    uint64_t allocated; /* of wall: in the kernel, for memory of the table */
+    uint64_t ran;       /* on a processor, since the account was read before */
+    uint64_t switches;  /* to other threads while it was runnable, since then */
 };
 
 struct gap {
@@ -113,10 +113,9 @@ struct service {
 };
 
 /* How long a thread was runnable and didn't run, in nanoseconds, and how often
- * that began; how long all processors were taken away; how long it ran, and of
- * that in fallocate(). */
+ * that began; how long all processors were taken away; and how long it ran. */
 struct account {
-    weir_duration waited, stolen, ran, allocated;
+    weir_duration waited, stolen, ran;
     uint64_t switches;
 };
 
@@ -133,7 +132,7 @@ struct thread {
 
 /* ---- Memory of the table ---- */
 
-static _Thread_local weir_duration allocated;
+static _Thread_local weir_duration allocated; /* of the present call */
 
 static weir_duration time_on_processor(void)
 {
@@ -193,7 +192,6 @@ static struct account read_account(int fd)
         exit(4);
     account.stolen = read_stolen();
     account.ran = time_on_processor();
-    account.allocated = allocated;
     account.switches = (uint64_t)usage.ru_nivcsw;
     return account;
 }
@@ -241,15 +239,14 @@ static void judge(struct thread *thread, enum kind kind, weir_duration wall)
 {
     struct account now = read_account(thread->account);
     const struct account *read = &thread->read;
-    weir_duration in_kernel = now.allocated - read->allocated;
     weir_duration away =
-        now.waited - read->waited + now.stolen - read->stolen + in_kernel;
+        now.waited - read->waited + now.stolen - read->stolen + allocated;
     struct take take = { .kind = kind,
                          .start = thread->at,
                          .wall = wall,
                          .own = without(wall, away),
+                         .allocated = allocated,
                          .ran = now.ran - read->ran,
-                         .allocated = in_kernel,
                          .switches = now.switches - read->switches };
     if (take.own > LONG)
         note_take(thread->service->record, &take);
@@ -269,6 +266,7 @@ static void end_call(struct thread *thread, enum kind kind,
         judge(thread, kind, now - thread->at);
         now = live_now();
     }
+    allocated = 0;
     thread->at = now;
 }
 

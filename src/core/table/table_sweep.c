@@ -37,8 +37,8 @@ static uint32_t sweep_some(struct weir_table *t, uint32_t count,
                            weir_instant now)
 {
     weir_assert(weir_table_is_locked(t));
-    uint64_t elapsed = weir_elapsed(t, now);
-    uint64_t behind = weir_since(WEIR_TABLE_SWEEP_BEHIND, elapsed);
+    uint64_t behind =
+        weir_elapsed(t, weir_before(now, WEIR_TABLE_SWEEP_BEHIND));
     uint32_t freed = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t slot = t->hand = t->hand + 1 < t->used ? t->hand + 1 : 0;
