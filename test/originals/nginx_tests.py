@@ -155,6 +155,9 @@ def run(fleet, checkout, folder, file):
 
 
 def main():
+    if len(sys.argv) < 2:
+        sys.exit("nginx_tests.py: name a checkout of nginx-tests; "
+                 "README.md beside it says which")
     checkout = Path(sys.argv[1]).resolve()
     fleet = Fleet()
     try:
