@@ -11,7 +11,9 @@
  *
  * A new slot splits one bucket, in the order of their numbers, until there are
  * as many as weir_name_index_buckets() says; the work of growing is thus spread
- * over the insertions. Count and mask are one word, the shape.
+ * over the insertions. A name that finds both of its buckets full, as one of
+ * 30,000 growing tables of 1,000 names has it, splits the next ones ahead of
+ * their time. Count and mask are one word, the shape.
  *
  * A name has two buckets, both computed from the 32 bits of its hash that the
  * entry contains. So a split reads no name. An entry stays in the split bucket
@@ -120,22 +122,34 @@ static struct index_bucket *choose_bucket(const struct weir_table *t,
     return room > 2 || room >= bucket_room(second) ? first : second;
 }
 
-bool weir_name_index_insert(struct weir_table *t, uint32_t slot, uint64_t hash)
+/* false: the bucket is full. */
+static bool put_entry(struct index_bucket *bucket, uint64_t entry)
 {
-    weir_assert(weir_table_is_locked(t));
-    weir_assert(slot < t->used && t->used <= weir_load_relaxed(&t->committed));
-    if (weir_name_index_count(t) < weir_name_index_buckets(t->used))
-        split(t);
-    struct index_bucket *bucket = choose_bucket(t, weir_name_index_tag(hash));
     for (int i = 0; i < BUCKET_ENTRIES; i++) {
         if (bucket->entry[i] != 0)
             continue;
         /* release: the name is complete before it is found. */
-        weir_store_release(&bucket->entry[i],
-                           weir_name_index_entry(hash, slot));
+        weir_store_release(&bucket->entry[i], entry);
         return true;
     }
     return false;
+}
+
+bool weir_name_index_insert(struct weir_table *t, uint32_t slot, uint64_t hash)
+{
+    weir_assert(weir_table_is_locked(t));
+    uint32_t committed = weir_load_relaxed(&t->committed);
+    weir_assert(slot < t->used && t->used <= committed);
+    if (weir_name_index_count(t) < weir_name_index_buckets(t->used))
+        split(t);
+    uint32_t tag = weir_name_index_tag(hash);
+    uint64_t entry = weir_name_index_entry(hash, slot);
+    while (!put_entry(choose_bucket(t, tag), entry)) {
+        if (weir_name_index_count(t) == weir_name_index_buckets(committed))
+            return false;
+        split(t);
+    }
+    return true;
 }
 
 void weir_name_index_remove(struct weir_table *t, uint32_t slot, uint64_t hash)

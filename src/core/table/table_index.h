@@ -51,7 +51,8 @@ static inline uint32_t weir_name_index_count(const struct weir_table *t)
 
 /* An empty index; 'committed' is set. */
 void weir_name_index_init(struct weir_table *t);
-/* Under the lock: false: no place. */
+/* Under the lock. false: the name's buckets are full, and there are as many as
+ * the committed slots can have. */
 bool weir_name_index_insert(struct weir_table *t, uint32_t slot, uint64_t hash);
 void weir_name_index_remove(struct weir_table *t, uint32_t slot, uint64_t hash);
 /* Under the lock of a killed writer. */

@@ -17,6 +17,7 @@
 
 #include "compare.h"
 #include "core/quota/glob.h"
+#include "core/table/table_index.h"
 #include "table_calls.h"
 #include "table_maker.h"
 
@@ -506,6 +507,24 @@ static void test_index_holds_as_many_names_as_slots(void **state)
     free(t);
 }
 
+/* With this seed both buckets of the 97th name are full. */
+static void test_index_splits_ahead_for_a_name(void **state)
+{
+    (void)state;
+    struct weir_table *t = made_table(400, 1, 20802);
+    char name[16];
+    for (int i = 0; i < 256; i++) {
+        snprintf(name, sizeof(name), "q%d", i);
+        put(t, name, NULL);
+        uint32_t usual = weir_name_index_buckets(i < 64 ? 64 : t->used);
+        if (i <= 96)
+            assert_int_equal(weir_name_index_count(t) > usual, i == 96);
+    }
+    assert_int_equal(weir_name_index_count(t), weir_name_index_buckets(256));
+    made_audit(t);
+    free(t);
+}
+
 /* A name may contain a '*' before it is defined. */
 static void test_a_used_name_becomes_a_template(void **state)
 {
@@ -794,6 +813,7 @@ int main(void)
         cmocka_unit_test(test_a_full_set_drops_the_rest),
         cmocka_unit_test(test_long_names_and_no_more_chunks),
         cmocka_unit_test(test_index_holds_as_many_names_as_slots),
+        cmocka_unit_test(test_index_splits_ahead_for_a_name),
         cmocka_unit_test(test_a_used_name_becomes_a_template),
         cmocka_unit_test(test_globs_of_paths),
         cmocka_unit_test(test_random_histories),
