@@ -10,8 +10,8 @@
 /* Slots for which a new table has buckets at once. */
 #define INDEX_FIRST 64
 
-/* Buckets for so many slots: with two names in each, on average, none of 12 M
- * names found both of its buckets full (docs/design/growing-tables.md). */
+/* Buckets for so many slots: with two names in each, on average, a name hardly
+ * ever finds both of its buckets full (docs/design/growing-tables.md). */
 static inline uint32_t weir_name_index_buckets(uint32_t slots)
 {
     return slots / 2 + 2;

@@ -121,7 +121,6 @@ void weir_table_set_fill(struct weir_table *t, uint32_t slot, int64_t fill,
 {
     weir_assert(slot < t->slots);
     struct hot *hot = weir_hot(t, slot);
-    uint64_t base = weir_load(&hot->base);
     uint64_t elapsed = weir_elapsed(t, at);
     for (;;) {
         struct slot_read read;
@@ -138,9 +137,9 @@ void weir_table_set_fill(struct weir_table *t, uint32_t slot, int64_t fill,
         if (read.fill <= 0 &&
             weir_fill_of(read.count, scaled << 1, read.leak, elapsed) <= 0)
             return;
-        base = read.base;
+        uint64_t base = read.base;
         if (weir_cas(&hot->base, &base, (scaled << 1) | (base & 1)))
-            break;
+            return;
     }
 }
 
