@@ -58,10 +58,13 @@ static void update_rule(struct weir_check *check, struct check_quota *quota)
     bool another = !now || quota->created != now->created;
     double high = now ? high_of(now) : 0;
     double debt = now ? debt_of(check, now, high) : INFINITY;
-    weir_check_image_edit(check, quota, another, high + debt);
+    double cut = now && now->limit.unlimited ? INFINITY : high;
+    double fill = weir_check_edited(quota->truth.fill, quota->high, cut);
+    weir_check_image_edit(check, quota, another, cut, high + debt);
     weir_check_slack_doubt(quota);
-    if (another)
-        quota->truth.fill = 0;
+    if (fill < quota->truth.fill)
+        quota->clean = false;
+    quota->truth.fill = another ? 0 : fill;
     quota->edited = true;
     quota->ruled = now != NULL;
     quota->judged = now && now->sharing == WEIR_COUNTED &&

@@ -25,11 +25,12 @@ void weir_check_image_compare(struct weir_check *check, uint32_t root,
         return;
     }
     /* A root stops presuming units of limiters that left or fell silent; it
-     * notices an empty bucket only at its next look. */
-    if (held.pace != image->pace) {
+     * notices an empty bucket only at its next look. Until then the bucket's
+     * sums grow from below 0. */
+    if (held.pace != image->pace)
         span = CHECK_ANYTHING;
+    if (held.pace != image->pace || (held.below && span.most == INFINITY))
         image->sure = false;
-    }
     /* A bucket without a limit holds nothing, however many units passed. */
     if (quota->rule.high == WEIR_SCALED_MAX)
         span = CHECK_ANYTHING;
@@ -91,15 +92,24 @@ void weir_check_image_turn(struct weir_check *check)
                              weir_check_image_grain(quota), "untouched");
 }
 
+double weir_check_edited(double fill, double before, double high)
+{
+    double debt = fmax(0, fill - before);
+    return fmin(fill - debt, high) + debt;
+}
+
 void weir_check_image_edit(struct weir_check *check, struct check_quota *quota,
-                           bool another, double most)
+                           bool another, double high, double most)
 {
     for (uint32_t r = 0; r < check->root_count; r++) {
         struct check_image *image = &quota->image[r];
         if (!weir_fleet_root(check->fleet, r))
             continue;
         bool sure = weir_check_image_advance(check, r, quota) && image->seen;
-        double fill = fmin(image->bucket.fill, most);
+        double presumed = image->presumed;
+        double fill =
+            weir_check_edited(image->bucket.fill + presumed, quota->high, high);
+        fill = fmin(fill - presumed, most);
         if (fill < image->bucket.fill)
             quota->clean = false;
         struct check_span kept = { fill, fill };

@@ -51,7 +51,8 @@ struct check_image {
 
 /* A root's bucket as read, in units. */
 struct check_held {
-    double fill;     /* not below 0 */
+    double fill;     /* not below 0 … */
+    bool below;      /* … but the root's sums are, until it looks at them */
     double presumed; /* of 'fill': presumed since limiters reported; may exceed
                       * 'fill' */
     uint64_t pace;   /* units in WEIR_PACE_SPAN */
@@ -286,11 +287,13 @@ void weir_check_image_compare(struct weir_check *check, uint32_t root,
                               double tolerance, const char *when);
 /* Judges the next bucket in turn. */
 void weir_check_image_turn(struct weir_check *check);
+/* The fill after an edit (weir-quota(5), max_debt); units. */
+double weir_check_edited(double fill, double before, double high);
 /* Called before the quota's rule changes in the books: 'another' quota is
- * created under the name, or the edit leaves at most 'most' counted units in a
- * bucket. */
+ * created under the name, or the edit has a new 'high' and leaves at most
+ * 'most' counted units in a bucket. */
 void weir_check_image_edit(struct weir_check *check, struct check_quota *quota,
-                           bool another, double most);
+                           bool another, double high, double most);
 
 /* ---- check_book.c: counts of all tables ---- */
 

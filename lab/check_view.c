@@ -114,8 +114,10 @@ bool weir_check_root_bucket(struct weir_check *check, uint32_t index,
     weir_instant now = weir_check_root_now(check, index);
     int unit = -root_quota->bucket.leak.frac;
     uint64_t presumed = weir_merge_presumed(&root->merge, root_quota, now);
+    int64_t fill = weir_merge_fill(&root->merge, &copy, now);
     *out = (struct check_held){
-        .fill = ldexp((double)weir_merge_fill(&root->merge, &copy, now), unit),
+        .fill = ldexp((double)fill, unit),
+        .below = copy.in != root_quota->in,
         .presumed = ldexp((double)presumed, unit),
         .pace = root_quota->pace,
         .passed = root_quota->passed,

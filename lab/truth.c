@@ -137,7 +137,10 @@ static uint64_t carried(uint64_t in, const struct weir_bucket *before,
     int64_t fill = (int64_t)(in - weir_leaked(before->leak, elapsed));
     if (fill < 0 || before->high == WEIR_SCALED_MAX)
         fill = 0;
-    fill = weir_rescale(fill, before->leak.frac, after->leak.frac);
+    unsigned from = before->leak.frac, to = after->leak.frac;
+    fill = weir_fill_edited(weir_rescale_saturated(fill, from, to),
+                            weir_rescale_saturated(before->high, from, to),
+                            after->high);
     return weir_leaked(after->leak, elapsed) + (uint64_t)fill;
 }
 

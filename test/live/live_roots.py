@@ -288,6 +288,22 @@ class Edits(Case):
                    for limiter in self.fleet.limiters) - begun
 
 
+class Lowered(Case):
+    ROOTS = 1
+
+    def test_the_lower_limit_passes(self):
+        """A full bucket of the former limit would drain for 1,000 seconds at
+        the new one, much longer than the test waits."""
+        self.fleet.set("q", "limit=10000/s")
+        self.load("q=15000", limiters=2)
+        self.fleet.until_rate("q", 10000, PART)
+        self.fleet.set("q", "limit=10/s")
+        self.fleet.until_rate("q", 10, 0.5)
+        self.fleet.set("q", "limit=10000/s")
+        self.fleet.until_rate("q", 10000, PART)
+        self.assert_all_answered()
+
+
 class Store(Case):
     def test_locked_and_removed(self):
         self.fleet.set("q", "limit=5000/s", *SMALL)

@@ -98,4 +98,26 @@ static inline int64_t weir_rescale(int64_t scaled, unsigned from, unsigned to)
     return (scaled + half) >> (from - to);
 }
 
+/* The same for sums of any size: at most WEIR_SCALED_MAX. */
+static inline int64_t weir_rescale_saturated(int64_t scaled, unsigned from,
+                                             unsigned to)
+{
+    if (to > from && scaled > WEIR_SCALED_MAX >> (to - from))
+        return WEIR_SCALED_MAX;
+    return weir_rescale(scaled, from, to);
+}
+
+/* The fill after an edit, on the new scale. Of what is used, up to the 'high'
+ * that was 'before', no more than the new 'high' is kept; a debt above the
+ * former one stays. Raising 'high' changes nothing. */
+static inline int64_t weir_fill_edited(int64_t fill, int64_t before,
+                                       int64_t high)
+{
+    before = before > 0 ? before : 0;
+    high = high > 0 ? high : 0;
+    int64_t debt = fill > before ? fill - before : 0;
+    int64_t used = fill - debt;
+    return (used < high ? used : high) + debt;
+}
+
 #endif /* WEIR_LEAKY_H */

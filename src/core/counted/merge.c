@@ -378,6 +378,7 @@ void weir_merge_edit(struct weir_merge *merge,
         weir_leaked(root_quota->bucket.leak, weir_merge_elapsed(merge, now));
     int64_t adopted = (int64_t)(root_quota->adopted - leaked);
     unsigned from = root_quota->bucket.leak.frac;
+    int64_t high = root_quota->bucket.high > 0 ? root_quota->bucket.high : 0;
     bool flips = root_quota->inflight != (quota->kind == WEIR_CONCURRENCY);
     if (root_quota->created != quota->created || flips)
         fill = adopted = 0;
@@ -385,11 +386,13 @@ void weir_merge_edit(struct weir_merge *merge,
          cell = cell->next)
         cell->in = (uint64_t)debt_left(cell->in, leaked);
     weir_root_quota_use(merge, root_quota, quota);
+    fill = weir_fill_edited(weir_root_quota_rescaled(root_quota, fill, from),
+                            weir_root_quota_rescaled(root_quota, high, from),
+                            root_quota->bucket.high);
     /* Presumed units are not cut: their pace ends, or a count replaces them. */
     int64_t presumed = (int64_t)weir_merge_presumed(merge, root_quota, now);
     int64_t counted = weir_fill_smaller(
-        weir_root_quota_rescaled(root_quota, fill, from) - presumed,
-        weir_root_quota_edited_most(root_quota));
+        fill - presumed, weir_root_quota_edited_most(root_quota));
     fill = counted + presumed;
     weir_root_quota_set_fill(merge, root_quota, fill, now);
     leaked =

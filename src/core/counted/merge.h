@@ -210,7 +210,7 @@ struct weir_root_quota *weir_merge_root_quota(struct weir_merge *merge,
                                               struct weir_text name,
                                               const struct weir_quota *quota,
                                               weir_instant now);
-/* The quota was edited: new parameters, same fill in units. */
+/* The quota was edited: new parameters, and weir_fill_edited() in units. */
 void weir_merge_edit(struct weir_merge *merge,
                      struct weir_root_quota *root_quota,
                      const struct weir_quota *quota, weir_instant now);

@@ -45,9 +45,10 @@
  * counts against the room of every cell: it is not known which limiter it came
  * from, and otherwise two debts would fit.
  *
- * An edit bounds the bucket's fill by 'high' plus the debt of one limiter under
- * the new limit. So after a limit is lowered, every debt ends within the new
- * max_debt.
+ * An edit cuts the units below the former 'high' to the new one
+ * (weir_fill_edited()): a lowered limit passes at once. It also bounds the
+ * bucket's fill by 'high' plus the debt of one limiter under the new limit. So
+ * after a limit is lowered, every debt ends within the new max_debt.
  *
  * Units presumed of a cell (merge.c) are not bounded here: they go when the
  * link does, or after two intervals of silence, and counts replace them. Units

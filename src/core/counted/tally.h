@@ -25,6 +25,7 @@ struct weir_tally_cell {
     uint64_t fill_ours;   /* … and the region's whole count then
                            * (tally_correction.c) */
     weir_instant fill_at; /* … when it came … */
+    int64_t fill_high;    /* … 'high' of the bucket that it is of … */
     uint64_t others_pace; /* … and the pace at which others presumably go on */
     uint64_t slack;       /* 1/1024 units */
     uint64_t pace;        /* pace that the root adds to 'acked' … */

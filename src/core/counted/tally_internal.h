@@ -55,6 +55,8 @@ uint64_t *weir_tally_handed_of(struct weir_tally *tally, uint32_t slot,
 uint64_t weir_tally_presumed(const struct weir_tally *tally,
                              const struct weir_tally_cell *cell,
                              weir_instant then, weir_instant now);
+/* 'high' of the slot's bucket, 1/1024 units. */
+int64_t weir_tally_high(const struct weir_slot_view *view);
 /* Sets the counts at which the slot is reported, and stops. */
 void weir_tally_update_slack(struct weir_tally *tally, uint32_t slot,
                              weir_instant now);

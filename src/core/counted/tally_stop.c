@@ -257,6 +257,37 @@ static int64_t fill_by_now(const struct weir_tally *tally,
     return (int64_t)((uint64_t)fill + own - leaked);
 }
 
+int64_t weir_tally_high(const struct weir_slot_view *view)
+{
+    const struct weir_bucket *bucket = &view->bucket;
+    return weir_rescale_saturated(bucket->high, bucket->leak.frac,
+                                  WEIR_FILL_FRAC);
+}
+
+/* Limits that an edit lowered cut the bucket in the table, and a root cuts its
+ * own when it has the edit. Received fills are cut too, or the table's bucket
+ * would follow them up again. Until now they leaked at the former rate, as the
+ * table's did. */
+static void follow_edit(struct weir_tally *tally, uint32_t slot,
+                        const struct weir_slot_view *view, weir_instant now)
+{
+    int64_t high = weir_tally_high(view);
+    for (uint32_t i = 0; i < tally->link_count; i++) {
+        struct weir_tally_cell *cell = &tally->link[i].cells[slot];
+        if (!cell->has_fill || cell->fill_high == high || view->inflight)
+            continue;
+        int64_t fill = fill_by_now(tally, &tally->link[i], cell, view, now);
+        if (fill > view->fill)
+            fill = view->fill;
+        cell->fill = weir_rescale(fill, view->bucket.leak.frac, WEIR_FILL_FRAC);
+        cell->fill_total = view->count;
+        if (tally->carried)
+            cell->fill_ours = tally->carried[slot].whole;
+        cell->fill_at = now;
+        cell->fill_high = high;
+    }
+}
+
 /* The link with the largest received fill; NULL: none. A link that is up is
  * preferred: a fill of a link that is down holds all units counted since, and
  * another root that gets those as late counts takes at most a full bucket. */
@@ -267,6 +298,7 @@ static const struct weir_tally_link *largest_root_fill(
     const struct weir_tally_link *most = NULL;
     bool most_up = false;
     int64_t most_fill = 0;
+    follow_edit(tally, slot, view, now);
     for (uint32_t i = 0; i < tally->link_count; i++) {
         const struct weir_tally_cell *cell = &tally->link[i].cells[slot];
         bool up = tally->link[i].up;

@@ -294,7 +294,7 @@ static void switch_to(struct weir_table *t, uint32_t slot,
     weir_assert(weir_table_is_locked(t));
     weir_table_mend_switch(t);
     uint32_t flags = weir_hot(t, slot)->meta & META_FLAGS;
-    weir_slot_switch(t, slot, bucket, flags, false, now);
+    weir_slot_switch(t, slot, bucket, flags, WEIR_FILL_KEPT, now);
 }
 
 /* The fleet's fill becomes this process's part of it. */

@@ -76,22 +76,26 @@ static void spare_fill(struct weir_table *t, uint32_t slot,
     weir_assert(!(t->spare_seq & 1));
 }
 
-/* The same units on another scale, within the bound. */
-static int64_t fill_rescaled(const struct slot_read *read, unsigned frac)
+/* The fill of the bucket that replaces the one that was read. */
+static int64_t fill_of(const struct slot_read *read,
+                       const struct weir_bucket *bucket,
+                       enum weir_fill_carried carried)
 {
-    weir_assert(frac <= WEIR_FRAC_MAX);
     /* A bucket that never refuses doesn't leak: its fill means nothing. */
-    if (read->fill <= 0 || weir_slot_read_is_endless(read))
+    if (carried == WEIR_FILL_EMPTY || read->fill <= 0 ||
+        weir_slot_read_is_endless(read))
         return 0;
-    if (frac > read->leak.frac &&
-        read->fill > WEIR_SCALED_MAX >> (frac - read->leak.frac))
-        return WEIR_SCALED_MAX;
-    return weir_rescale(read->fill, read->leak.frac, frac);
+    unsigned from = read->leak.frac, to = bucket->leak.frac;
+    int64_t fill = weir_rescale_saturated(read->fill, from, to);
+    if (carried == WEIR_FILL_KEPT)
+        return fill;
+    int64_t before = weir_rescale_saturated(read->high, from, to);
+    return weir_fill_edited(fill, before, bucket->high);
 }
 
 void weir_slot_switch(struct weir_table *t, uint32_t slot,
                       const struct weir_bucket *bucket, uint32_t flags,
-                      bool empty, weir_instant now)
+                      enum weir_fill_carried carried, weir_instant now)
 {
     weir_assert(slot < t->used);
     struct hot *hot = weir_hot(t, slot);
@@ -101,7 +105,7 @@ void weir_slot_switch(struct weir_table *t, uint32_t slot,
     for (;;) {
         struct slot_read read;
         weir_slot_read(t, slot, elapsed, &read);
-        int64_t fill = empty ? 0 : fill_rescaled(&read, bucket->leak.frac);
+        int64_t fill = fill_of(&read, bucket, carried);
         /* For kind concurrency, read.count has the units in flight. */
         uint64_t count = read.flags & META_INFLIGHT
                              ? weir_load_relaxed(&hot->count)
@@ -132,16 +136,21 @@ static void switch_parameters(struct weir_table *t, uint32_t slot,
                               weir_instant now)
 {
     weir_assert(weir_table_is_locked(t));
+    enum weir_fill_carried carried = empty ? WEIR_FILL_EMPTY : WEIR_FILL_EDITED;
+    /* A lease that isn't granted yet is no limit of 0. */
+    if (carried == WEIR_FILL_EDITED && bucket->high < 0 &&
+        weir_sharing_of(weir_cold(t, slot)) == WEIR_LEASED)
+        carried = WEIR_FILL_KEPT;
     if (plan->where != 0) {
         struct weir_bucket open;
         weir_bucket_open(&open);
         weir_bucket_state_follow(t, slot, plan, empty, now);
-        weir_slot_switch(t, slot, &open, flags | plan->flags, empty, now);
+        weir_slot_switch(t, slot, &open, flags | plan->flags, carried, now);
         return;
     }
     /* In this order: units taken meanwhile from the bucket state may be counted
      * twice, but are never lost. */
-    weir_slot_switch(t, slot, bucket, flags, empty, now);
+    weir_slot_switch(t, slot, bucket, flags, carried, now);
     uint64_t units = weir_bucket_state_drop(t, slot, now);
     if (units > 0 && !empty && bucket->high != WEIR_SCALED_MAX)
         weir_table_add_others(t, slot, (int64_t)(units << bucket->leak.frac));

@@ -8,12 +8,18 @@
 #include "core/table/table_read.h"
 
 /* ---- table_switch.c ---- */
-/* Under the lock: the switch. Keeps the fill in units, or empties it. */
+/* The fill that a bucket has under other parameters. */
+enum weir_fill_carried {
+    WEIR_FILL_EMPTY,  /* none: another quota */
+    WEIR_FILL_KEPT,   /* the same units: a grant isn't an edit */
+    WEIR_FILL_EDITED, /* weir_fill_edited() */
+};
+/* Under the lock: the switch. */
 void weir_slot_switch(struct weir_table *t, uint32_t slot,
                       const struct weir_bucket *bucket, uint32_t flags,
-                      bool empty, weir_instant now);
-/* Under the lock: switches the slot to the bucket, or to the plan's bucket
- * state if it has one. */
+                      enum weir_fill_carried carried, weir_instant now);
+/* Under the lock, an edit: switches the slot to the bucket, or to the plan's
+ * bucket state if it has one. 'empty': another quota. */
 void weir_slot_measure(struct weir_table *t, uint32_t slot,
                        const struct weir_bucket *bucket, uint32_t flags,
                        const struct bucket_state_plan *plan, bool empty,

@@ -315,6 +315,44 @@ static void test_an_edit_bounds_what_is_there(void **state)
     reap(&stage);
 }
 
+static void edit_to(struct stage *stage, uint64_t limit)
+{
+    stage->quota.limit.units = limit;
+    stage->quota.epoch++;
+    weir_merge_edit(&stage->merge, stage->root_quota, &stage->quota,
+                    stage->now);
+}
+
+/* What is used is cut to the new high, presumed units included, as in the
+ * tables of limiters (test_table). The count that replaces the presumed units
+ * finds the bucket as full as that. */
+static void test_an_edit_cuts_what_is_used(void **state)
+{
+    (void)state;
+    struct stage stage;
+    stage_init(&stage);
+    struct weir_count presumed = { .passed = 60,
+                                   .pace = 80 * WEIR_PACE_SPAN / WEIR_SECOND };
+    count(&stage, 1, presumed, 0);
+    stage.now += WEIR_SECOND / 2;
+    assert_int_equal(fill(&stage), 50); /* 60 and 40 presumed, 50 leaked */
+    edit_to(&stage, 20);
+    assert_int_equal(fill(&stage), 30);
+    /* Presumed units were rounded. */
+    pass(&stage, 1, 40);
+    assert_in_range(fill(&stage), 30, 31);
+    edit_to(&stage, 20);
+    assert_in_range(fill(&stage), 30, 31);
+    edit_to(&stage, LIMIT);
+    assert_in_range(fill(&stage), 30, 31);
+    /* A debt above the former high stays. */
+    pass(&stage, 1, HIGH);
+    edit_to(&stage, 20);
+    assert_in_range(fill(&stage), 30 + 30, 30 + 31);
+    assert_int_equal(stage.root_quota->passed, 60 + 40 + HIGH);
+    reap(&stage);
+}
+
 /* A root that was just started bounds the fill that limiters report. A limiter
  * that lies in its fill and in its counts fills no more by both. */
 static void test_a_fill_taken_over_is_bounded(void **state)
@@ -519,6 +557,7 @@ int main(void)
         cmocka_unit_test(test_presumed_units_are_no_debt),
         cmocka_unit_test(test_a_large_burst_is_no_debt),
         cmocka_unit_test(test_an_edit_bounds_what_is_there),
+        cmocka_unit_test(test_an_edit_cuts_what_is_used),
         cmocka_unit_test(test_a_fill_taken_over_is_bounded),
         cmocka_unit_test(test_a_lie_in_flight_goes_with_the_limiter),
         cmocka_unit_test(test_any_reports),

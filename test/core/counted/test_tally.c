@@ -231,6 +231,41 @@ static void test_others_are_added_to_what_is_there(void **state)
     stage_fini(&stage);
 }
 
+/* An edit cuts the bucket. The fill that a root sent before, and the pace of
+ * others, don't bring back the units that were cut. */
+static void test_an_edit_cuts_received_fills(void **state)
+{
+    (void)state;
+    struct stage stage;
+    stage_init(&stage);
+    struct weir_report told = one_each(&stage);
+    struct weir_fill fill = { .slot = told.counts[0].slot,
+                              .fill = 900 * WEIR_FILL_ONE,
+                              .slack = UINT64_MAX,
+                              .pace = 1000 * WEIR_PACE_SPAN / WEIR_SECOND };
+    struct weir_fills fills = { .answer = true,
+                                .number = told.number,
+                                .stamp = 1,
+                                .limiters = 2,
+                                .fills = &fill,
+                                .count = 1 };
+    assert_int_equal(weir_tally_fills(&stage.tally, 0, &fills, stage.now),
+                     WEIR_OK);
+    stage.now += WEIR_SECOND / 2;
+    weir_tally_look(&stage.tally, stage.now);
+    assert_in_range(units_in(&stage, fill.slot), 899, 900);
+    struct weir_quota quota = made_quota_of("f/*", NULL, 100, 100);
+    made_put(stage.table, &quota, stage.now);
+    assert_int_equal(units_in(&stage, fill.slot), 100);
+    weir_tally_look(&stage.tally, stage.now);
+    assert_int_equal(units_in(&stage, fill.slot), 100);
+    /* From there on the others are presumed as before. */
+    stage.now += WEIR_SECOND / 10;
+    weir_tally_look(&stage.tally, stage.now);
+    assert_in_range(units_in(&stage, fill.slot), 189, 190);
+    stage_fini(&stage);
+}
+
 /* One fill received: that many 1/1024 units of slack, and no counts of
  * others. */
 static void answer_with(struct stage *stage, const struct weir_report *told,
@@ -318,6 +353,7 @@ int main(void)
         cmocka_unit_test(test_slots_that_changed_hands),
         cmocka_unit_test(test_late_is_what_is_unknown),
         cmocka_unit_test(test_others_are_added_to_what_is_there),
+        cmocka_unit_test(test_an_edit_cuts_received_fills),
         cmocka_unit_test(test_what_has_gone_has_nothing_to_report),
         cmocka_unit_test(test_audits_find_what_disagrees),
     };

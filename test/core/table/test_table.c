@@ -455,6 +455,19 @@ static void put_model(struct world *w, int i)
     m->ref = made_put(w->table, &quota, w->now);
 }
 
+static weir_i128 high_of(const struct model *m)
+{
+    return m->units > 0 ? (weir_i128)m->high * UNIT : 0;
+}
+
+/* What is used is cut to the new high; a debt above the former one stays. */
+static weir_i128 model_edited(weir_i128 fill, weir_i128 before, weir_i128 high)
+{
+    if (fill > before)
+        return model_edited(before, before, high) + fill - before;
+    return fill < high ? fill : high;
+}
+
 static void do_edit(struct world *w, int i)
 {
     struct model *m = &w->quota[i];
@@ -465,11 +478,13 @@ static void do_edit(struct world *w, int i)
     }
     weir_i128 fill = model_fill(m, w->now);
     bool meant = !m->unlimited;
+    weir_i128 before = high_of(m);
     random_limit(&w->rng, m);
     m->parent = random_parent(w, i);
     put_model(w, i);
-    /* An edit keeps the fill in units, up to a rounding; for a quota that only
-     * counted the fill means nothing. */
+    /* Up to a rounding; for a quota that only counted the fill means
+     * nothing. */
+    fill = model_edited(fill, before, high_of(m));
     m->count = weir_table_count(w->table, m->ref.slot);
     struct weir_slot_view view;
     weir_table_view(w->table, m->ref.slot, &view, w->now);
@@ -720,6 +735,47 @@ static void test_debt_saturates_at_its_bound(void **state)
     free(t);
 }
 
+/* Edits 'q' to 'limit' a second, and bursts of as much. */
+static void edit_to(struct weir_table *t, uint64_t limit)
+{
+    struct weir_quota quota = made_quota_of("q", NULL, limit, limit);
+    made_put(t, &quota, MADE_AT);
+}
+
+static uint64_t units_in(struct weir_table *t, struct weir_ref ref)
+{
+    struct weir_slot_view view;
+    weir_table_view(t, ref.slot, &view, MADE_AT);
+    return (uint64_t)view.fill >> view.bucket.leak.frac;
+}
+
+/* What is used is no more than the new high_burst: the new limit passes from
+ * then on. A debt stays, and nothing comes back when a limit is raised. */
+static void test_an_edit_cuts_what_is_used(void **state)
+{
+    (void)state;
+    struct weir_table *t = made_table(8, 2, 1);
+    struct weir_quota quota = made_quota_of("q", NULL, 1000, 1000);
+    struct weir_ref ref = made_put(t, &quota, MADE_AT);
+    weir_table_charge(t, 0, ref, 900, MADE_AT);
+    uint64_t count = weir_table_count(t, ref.slot);
+    edit_to(t, 1000);
+    assert_int_equal(units_in(t, ref), 900);
+    edit_to(t, 100);
+    assert_int_equal(units_in(t, ref), 100);
+    assert_true(weir_table_count(t, ref.slot) == count);
+    edit_to(t, 5000);
+    assert_int_equal(units_in(t, ref), 100);
+    weir_table_charge(t, 0, ref, 5000, MADE_AT);
+    edit_to(t, 10);
+    assert_int_equal(units_in(t, ref), 110);
+    edit_to(t, 0);
+    assert_int_equal(units_in(t, ref), 100);
+    edit_to(t, 1000);
+    assert_int_equal(units_in(t, ref), 100);
+    free(t);
+}
+
 static void test_the_stop_refuses_until_it_moves(void **state)
 {
     (void)state;
@@ -825,6 +881,7 @@ int main(void)
         cmocka_unit_test(test_the_band_refuses_in_proportion),
         cmocka_unit_test(test_stale_quotas_do_as_they_say),
         cmocka_unit_test(test_debt_saturates_at_its_bound),
+        cmocka_unit_test(test_an_edit_cuts_what_is_used),
         cmocka_unit_test(test_the_stop_refuses_until_it_moves),
         cmocka_unit_test(test_a_stop_delays_only_where_a_quota_refuses),
         cmocka_unit_test(test_the_unlimited_only_counts),

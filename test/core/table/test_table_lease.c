@@ -255,6 +255,44 @@ static void an_edit_leaves_the_grant(void **state)
     end(&stage);
 }
 
+/* Edits of the limit cut nothing while it is leased: the bursts of the grant
+ * are as long as before. Grants between two edits keep the fill in units. */
+static void grants_between_edits_keep_the_fill(void **state)
+{
+    (void)state;
+    struct stage stage;
+    begin(&stage, "a", 1000, WEIR_LEASED);
+    grant(&stage, 100);
+    for (int i = 0; i < 60; i++)
+        assert_true(take(&stage, 1, NULL));
+    for (uint64_t limit = 100; limit <= 1000; limit += 900) {
+        stage.quota.limit.units = limit;
+        share(&stage, WEIR_LEASED);
+        grant(&stage, 10);
+        struct weir_slot_view view = view_of(&stage);
+        assert_float_equal(units(&view, view.fill), 60, 0.01);
+        grant(&stage, 100);
+    }
+    end(&stage);
+}
+
+/* A process that has no lease yet passes nothing. That is no limit of 0, which
+ * would cut what is used. */
+static void a_lease_to_come_keeps_the_fill(void **state)
+{
+    (void)state;
+    struct stage stage;
+    begin(&stage, "a", 1000, WEIR_LOCAL);
+    for (int i = 0; i < 600; i++)
+        assert_true(take(&stage, 1, NULL));
+    share(&stage, WEIR_LEASED);
+    assert_int_equal(leasing(&stage), WEIR_LEASING_CLOSED);
+    grant(&stage, 1000);
+    struct weir_slot_view view = view_of(&stage);
+    assert_float_equal(units(&view, view.fill), 600, 0.01);
+    end(&stage);
+}
+
 /* From counted to leased it goes on with the whole limit and fill until its
  * first grant; then it has its own part of the fill. Back again it keeps its
  * grant until a root has sent the fleet's fill. */
@@ -452,6 +490,8 @@ int main(void)
         cmocka_unit_test(bursts_are_that_part_of_the_quotas),
         cmocka_unit_test(a_grant_keeps_the_fill),
         cmocka_unit_test(an_edit_leaves_the_grant),
+        cmocka_unit_test(grants_between_edits_keep_the_fill),
+        cmocka_unit_test(a_lease_to_come_keeps_the_fill),
         cmocka_unit_test(the_way_there_and_back),
         cmocka_unit_test(instances_are_leased_each),
         cmocka_unit_test(the_shadow_set_goes_by_itself),
