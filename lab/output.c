@@ -33,34 +33,20 @@ static json_t *metrics_of(const struct weir_scenario *scenario,
     return metrics;
 }
 
-static json_t *all_metrics(const struct weir_batch *batch)
-{
-    if (batch->count == 1 && !batch->scenarios[0]->variant)
-        return metrics_of(batch->scenarios[0], batch->results[0]);
-    json_t *all = json_object();
-    for (size_t i = 0; i < batch->count; i++)
-        json_object_set_new(all, batch->scenarios[i]->variant,
-                            metrics_of(batch->scenarios[i], batch->results[i]));
-    return all;
-}
-
-static json_t *expectations(const struct weir_batch *batch)
+static json_t *expectations(const struct weir_scenario *scenario,
+                            const struct weir_result *result)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < batch->count; i++) {
-        const struct weir_result *result = batch->results[i];
-        for (size_t j = 0; j < result->expect_count; j++) {
-            const struct weir_outcome_line *line = &result->expects[j];
-            json_t *entry = json_pack("{s:s*, s:s, s:b, s:o}", "variant",
-                                      batch->scenarios[i]->variant, "text",
-                                      line->text, "held", line->held, "value",
-                                      json_figure(line->value));
-            /* Only for an instant before the end of the run. */
-            if (line->at > 0 && line->at < batch->scenarios[i]->span)
-                json_object_set_new(entry, "at_s",
-                                    json_figure((double)line->at / 1e9));
-            json_array_append_new(list, entry);
-        }
+    for (size_t i = 0; i < result->expect_count; i++) {
+        const struct weir_outcome_line *line = &result->expects[i];
+        json_t *entry =
+            json_pack("{s:s, s:b, s:o}", "text", line->text, "held", line->held,
+                      "value", json_figure(line->value));
+        /* Only for an instant before the end of the run. */
+        if (line->at > 0 && line->at < scenario->span)
+            json_object_set_new(entry, "at_s",
+                                json_figure((double)line->at / 1e9));
+        json_array_append_new(list, entry);
     }
     return list;
 }
@@ -80,18 +66,13 @@ static json_t *claims(const struct weir_batch *batch)
     return list;
 }
 
-static json_t *violations(const struct weir_batch *batch)
+static json_t *violations(const struct weir_result *result)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < batch->count; i++) {
-        const struct weir_result *result = batch->results[i];
-        if (result->violation)
-            json_array_append_new(
-                list, json_pack("{s:s*, s:s, s:I}", "variant",
-                                batch->scenarios[i]->variant, "text",
-                                result->violation, "event",
-                                (json_int_t)result->violation_event));
-    }
+    if (result->violation)
+        json_array_append_new(
+            list, json_pack("{s:s, s:I}", "text", result->violation, "event",
+                            (json_int_t)result->violation_event));
     return list;
 }
 
@@ -102,24 +83,27 @@ static void set_unless_empty(json_t *object, const char *key, json_t *list)
     json_decref(list);
 }
 
-void weir_output_json(const struct weir_batch *batch, FILE *out)
+static void write_line(const struct weir_batch *batch, size_t at, FILE *out)
 {
-    json_t *line =
-        json_pack("{s:s, s:I, s:o}", "scenario", batch->name, "seed",
-                  (json_int_t)batch->seed, "metrics", all_metrics(batch));
-    json_int_t events = 0, takes = 0;
-    for (size_t i = 0; i < batch->count; i++) {
-        events += (json_int_t)batch->results[i]->events;
-        takes += (json_int_t)batch->results[i]->takes;
-    }
-    json_object_set_new(line, "events", json_integer(events));
-    json_object_set_new(line, "takes", json_integer(takes));
-    set_unless_empty(line, "expectations", expectations(batch));
+    const struct weir_scenario *scenario = batch->scenarios[at];
+    const struct weir_result *result = batch->results[at];
+    json_t *line = json_pack(
+        "{s:s, s:I, s:s*, s:o, s:I, s:I}", "scenario", batch->name, "seed",
+        (json_int_t)batch->seed, "variant", scenario->variant, "metrics",
+        metrics_of(scenario, result), "events", (json_int_t)result->events,
+        "takes", (json_int_t)result->takes);
+    set_unless_empty(line, "expectations", expectations(scenario, result));
     set_unless_empty(line, "claims", claims(batch));
-    set_unless_empty(line, "violations", violations(batch));
+    set_unless_empty(line, "violations", violations(result));
     json_dumpf(line, out, JSON_COMPACT | JSON_REAL_PRECISION(6));
     fputc('\n', out);
     json_decref(line);
+}
+
+void weir_output_json(const struct weir_batch *batch, FILE *out)
+{
+    for (size_t i = 0; i < batch->count; i++)
+        write_line(batch, i, out);
 }
 
 /* ---- CSV ---- */

@@ -23,10 +23,11 @@ struct weir_batch {
     size_t count;
 };
 
-/* {"scenario":…,"seed":…,"metrics":{…}} and a line feed; with variants, metrics
- * has an object for each. "events" and "takes" follow, then "expectations",
- * "claims" and "violations", each only if there are any. An unknown number is
- * null. */
+/* A line for each variant: {"scenario":…,"seed":…,"variant":…,"metrics":{…}}
+ * and a line feed; without variants, one line without "variant". "events" and
+ * "takes" follow, then "expectations", "claims" and "violations", each only if
+ * there are any. Claims are about all variants, and are in each line. An
+ * unknown number is null. */
 void weir_output_json(const struct weir_batch *batch, FILE *out);
 
 /* Makes the folder unless it exists. 0, or WEIR_ESYSTEM with 'diag' if it isn't

@@ -317,11 +317,12 @@ void weir_script_show(const char *path, struct weir_text text,
                       const struct weir_diag *diag, char *buf, size_t size);
 
 /* "key=value" from --set. WEIR_ENOENT: no "set key" in the file ('diag' names
- * its keys); WEIR_EINVAL: no '=', or an invalid value. */
+ * its keys); WEIR_EINVAL: no '=', an invalid value, or one that leaves no
+ * variant; the script is then of no use. */
 int weir_script_set(struct weir_lab_script *script, const char *assignment,
                     struct weir_diag *diag);
-/* 1 or more. A value from --set overrides variants: those of "variant" stay, of
- * those of "vary" one is left. */
+/* 1 or more. A value from --set takes away the variants of "variant" that give
+ * the key another value; of those of "vary" one is left, with that value. */
 size_t weir_script_variants(const struct weir_lab_script *script);
 /* NULL with 'diag' filled. Claims about variants that --set has taken away
  * are left out. */

@@ -10,7 +10,8 @@
  * each point; all "variant" lines together are one more axis; its points set
  * several keys at once. A variant's number counts through the grid, the last
  * axis fastest; its name joins the names of its points. A value from --set
- * leaves one point on the axis of its key. */
+ * leaves one point on the axis of its key, and takes away the named points that
+ * give the key another value: their names would not be true. */
 
 #include "lab/script.h"
 
@@ -420,6 +421,66 @@ static int refuse_setting(const struct weir_lab_script *script,
     return WEIR_ENOENT;
 }
 
+static bool is_forced(const struct weir_lab_script *script, size_t setting)
+{
+    for (size_t i = 0; i < script->forced_count; i++) {
+        if (script->forced[i] == setting)
+            return true;
+    }
+    return false;
+}
+
+/* Whether the point gives a key another value than --set. */
+static bool contradicts(const struct weir_lab_script *script,
+                        const struct weir_point *point)
+{
+    for (size_t i = 0; i < point->set_count; i++) {
+        const struct weir_setting *set = &point->sets[i];
+        size_t at = find_setting(script, weir_text_of(set->key));
+        if (is_forced(script, at) &&
+            strcmp(script->settings[at].value, set->value) != 0)
+            return true;
+    }
+    return false;
+}
+
+/* Whether --set has left the point on the axis. */
+static bool is_left(const struct weir_lab_script *script,
+                    const struct weir_point *point, bool as_set)
+{
+    return !as_set || !contradicts(script, point);
+}
+
+/* The number of points left on the axis. */
+static size_t points_of(const struct weir_lab_script *script,
+                        const struct weir_axis *axis, bool as_set)
+{
+    if (as_set && is_forced(script, axis->setting))
+        return 1;
+    size_t count = 0;
+    for (size_t i = 0; i < axis->count; i++)
+        count += is_left(script, &axis->points[i], as_set);
+    return count;
+}
+
+/* The value leaves no named variant. */
+static int refuse_all(const struct weir_lab_script *script,
+                      const struct weir_axis *named, size_t setting,
+                      struct weir_diag *diag)
+{
+    char list[WEIR_DIAG_MAX] = "";
+    size_t len = 0;
+    for (size_t i = 0; i < named->count && len < sizeof list; i++)
+        len += (size_t)snprintf(list + len, sizeof list - len, "%s%s",
+                                i > 0 ? ", " : "", named->points[i].name);
+    const struct weir_setting *set = &script->settings[setting];
+    weir_script_refuse(diag, (struct weir_where){ 0, 0 },
+                       "no variant of %s is left with %s=%s, for each has "
+                       "values of its own; choose one with --variant: %s",
+                       script->name, set->key, set->value, list);
+    return WEIR_EINVAL;
+}
+
 int weir_script_set(struct weir_lab_script *script, const char *assignment,
                     struct weir_diag *diag)
 {
@@ -448,23 +509,10 @@ int weir_script_set(struct weir_lab_script *script, const char *assignment,
         weir_scenario_grow(script->memory, script->forced, script->forced_count,
                            sizeof *script->forced);
     script->forced[script->forced_count++] = at;
-    return 0;
-}
-
-static bool is_forced(const struct weir_lab_script *script, size_t setting)
-{
-    for (size_t i = 0; i < script->forced_count; i++) {
-        if (script->forced[i] == setting)
-            return true;
-    }
-    return false;
-}
-
-/* The number of points left on the axis. */
-static size_t points_of(const struct weir_lab_script *script,
-                        const struct weir_axis *axis, bool as_set)
-{
-    return as_set && is_forced(script, axis->setting) ? 1 : axis->count;
+    struct weir_axis *named = axis_of(script, SIZE_MAX);
+    return named && points_of(script, named, true) == 0
+               ? refuse_all(script, named, at, diag)
+               : 0;
 }
 
 size_t weir_script_grid(const struct weir_lab_script *script)
@@ -490,10 +538,14 @@ static const struct weir_point *point_of(const struct weir_lab_script *script,
                                          size_t *number, bool as_set)
 {
     size_t count = points_of(script, axis, as_set);
-    size_t at = *number % count;
+    size_t left = *number % count;
     *number /= count;
-    return as_set && is_forced(script, axis->setting) ? NULL
-                                                      : &axis->points[at];
+    if (as_set && is_forced(script, axis->setting))
+        return NULL;
+    size_t at = 0;
+    while (!is_left(script, &axis->points[at], as_set) || left-- > 0)
+        at++;
+    return &axis->points[at];
 }
 
 char *weir_script_variant_name(const struct weir_lab_script *script,

@@ -375,7 +375,7 @@ static const char run_help[] =
     "      --variant NAME          this one alone\n"
     "      --live                  real processes, in real time\n"
     "      --patience DURATION     wait so long for late expectations   [0]\n"
-    "      --json                  a JSON object for each seed, one a line\n"
+    "      --json                  a JSON line for each seed and variant\n"
     "      --out DIR               series as CSV, figures as SVG\n"
     "      --jobs N                seeds at once              [processors]\n"
     "      --until-event N         stop before that event\n"

@@ -102,7 +102,7 @@ class Looking(Case):
 
 
 class Running(Case):
-    def test_json_is_an_object_a_seed_and_the_same_each_time(self):
+    def test_json_is_a_line_a_seed_and_the_same_each_time(self):
         ask = ["run", self.small, "--seeds", "3..6", "--json"]
         once = self.weir(*ask, "--jobs", "1").stdout
         self.assertEqual(once, self.weir(*ask, "--jobs", "3").stdout)
@@ -114,15 +114,32 @@ class Running(Case):
                          ["passed_mean", "passed_sd", "echo"])
         self.assertEqual(len({row["takes"] for row in rows}), 4)
 
-    def test_variants_have_an_object_each(self):
+    def rows(self, *args):
+        return [json.loads(line) for line in
+                self.weir(*args, "--json").stdout.splitlines()]
+
+    def test_variants_have_a_line_each(self):
         path = self.write("varied.weir", VARIED)
-        row = json.loads(self.weir("run", path, "--json").stdout)
-        self.assertEqual(list(row["metrics"]),
+        rows = self.rows("run", path)
+        self.assertEqual([row["variant"] for row in rows],
                          ["interval=0.2s", "interval=1s"])
-        one = json.loads(self.weir("run", path, "--json", "--variant",
-                                   "interval=1s").stdout)
-        self.assertEqual(one["metrics"]["interval=1s"],
-                         row["metrics"]["interval=1s"])
+        self.assertEqual(list(rows[0]), list(rows[1]))
+        self.assertEqual(list(rows[0]["metrics"]), list(rows[1]["metrics"]))
+        one = self.rows("run", path, "--variant", "interval=1s")
+        self.assertEqual([row["metrics"] for row in one],
+                         [rows[1]["metrics"]])
+
+    def test_set_leaves_out_what_it_contradicts(self):
+        path = self.write("named.weir", SMALL +
+                          "set arrivals = poisson\n"
+                          "variant regular arrivals=regular\n"
+                          "variant poisson arrivals=poisson\n")
+        self.assertEqual([row["variant"] for row in self.rows("run", path)],
+                         ["regular", "poisson"])
+        rows = self.rows("run", path, "--set", "arrivals=regular")
+        self.assertEqual([row["variant"] for row in rows], ["regular"])
+        self.assertIn("choose one with --variant: regular, poisson",
+                      self.refused("run", path, "--set", "arrivals=never"))
 
     def test_set_changes_what_is_run(self):
         plain = self.weir("run", self.small, "--json").stdout
@@ -197,9 +214,10 @@ class Files(Case):
         self.assertRegex(done.stdout,
                          r"\n +limiters=2 +limiters=9 +change\n")
         self.assertTrue((self.home / "out" / "small-1.gp").exists())
-        row = json.loads(self.weir("compare", self.small, "--vs", "--set",
-                                   "limiters=9", "--json").stdout)
-        self.assertEqual(list(row["metrics"]), ["as written", "limiters=9"])
+        lines = self.weir("compare", self.small, "--vs", "--set",
+                          "limiters=9", "--json").stdout.splitlines()
+        self.assertEqual([json.loads(line)["variant"] for line in lines],
+                         ["as written", "limiters=9"])
 
 
 class Swarm(Case):

@@ -297,9 +297,11 @@ static void a_setting_from_outside_rules_over_variants(void **state)
     struct weir_lab_script *script = read_text(varied, &diag);
     assert_int_equal(weir_script_set(script, "b=7", &diag), 0);
     assert_int_equal(weir_script_set(script, "a=2", &diag), 0);
-    assert_int_equal(weir_script_variants(script), 2);
-    struct weir_scenario *s = build_variant(script, 1);
-    assert_string_equal(s->variant, "two,b=7");
+    /* Variant two has an 'a' of its own. */
+    assert_int_equal(weir_script_variants(script), 1);
+    struct weir_scenario *s = build_variant(script, 0);
+    assert_string_equal(s->variant, "one,b=7");
+    assert_string_equal(s->settings[2].value, "y");
     assert_int_equal(s->roots, 2);
     assert_int_equal(s->limiters, 7);
     assert_int_equal(s->claim_count, 0); /* its variant is gone */
@@ -315,6 +317,29 @@ static void a_setting_from_outside_rules_over_variants(void **state)
     assert_null(weir_scenario_build(script, 0, &diag));
     assert_int_equal(diag.line, 9);
     assert_int_equal(diag.column, 10);
+    weir_script_free(script);
+}
+
+/* A variant named by a value is never run with another one. */
+static void a_setting_from_outside_leaves_names_true(void **state)
+{
+    (void)state;
+    struct weir_diag diag = { 0 };
+    struct weir_lab_script *script = read_text(varied, &diag);
+    assert_int_equal(weir_script_set(script, "c=z", &diag), 0);
+    assert_int_equal(weir_script_variants(script), 3);
+    for (size_t i = 0; i < 3; i++) {
+        static const char *const names[] = { "two,b=10", "two,b=20",
+                                             "two,b=30" };
+        struct weir_scenario *s = build_variant(script, i);
+        assert_string_equal(s->variant, names[i]);
+        assert_string_equal(s->settings[2].value, "z");
+        weir_scenario_free(s);
+    }
+    assert_int_equal(weir_script_set(script, "c=x", &diag), WEIR_EINVAL);
+    assert_string_equal(diag.text,
+                        "no variant of x is left with c=x, for each has values "
+                        "of its own; choose one with --variant: one, two");
     weir_script_free(script);
 }
 
@@ -741,6 +766,7 @@ int main(void)
         cmocka_unit_test(a_name_is_the_measure_before_it_is_the_metric),
         cmocka_unit_test(variants_are_a_grid),
         cmocka_unit_test(a_setting_from_outside_rules_over_variants),
+        cmocka_unit_test(a_setting_from_outside_leaves_names_true),
         cmocka_unit_test(unknown_words_get_the_nearest_one),
         cmocka_unit_test(what_is_missing_is_said),
         cmocka_unit_test(bad_and_impossible_numbers_are_refused),
