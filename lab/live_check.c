@@ -137,6 +137,23 @@ static int check_action(const struct weir_scenario *scenario,
     return 0;
 }
 
+static int check_live_measure(const struct weir_measure *measure,
+                              struct weir_diag *diag)
+{
+    return measure->load ? refuse_live(diag, &measure->where,
+                                       "see what passes of one load (of load)")
+                         : 0;
+}
+
+static int check_live_claim(const struct weir_claim *claim,
+                            struct weir_diag *diag)
+{
+    int error = 0;
+    for (size_t i = 0; i < claim->condition_count && error == 0; i++)
+        error = check_live_measure(&claim->conditions[i].measure, diag);
+    return error;
+}
+
 int weir_live_check(const struct weir_scenario *scenario,
                     struct weir_diag *diag)
 {
@@ -149,5 +166,11 @@ int weir_live_check(const struct weir_scenario *scenario,
         error = check_action(scenario, &scenario->actions[i], diag);
     for (size_t i = 0; i < scenario->always_count && error == 0; i++)
         error = check_condition(&scenario->always[i], diag);
+    for (size_t i = 0; i < scenario->measure_count && error == 0; i++)
+        error = check_live_measure(&scenario->measures[i], diag);
+    for (size_t i = 0; i < scenario->expect_count && error == 0; i++)
+        error = check_live_measure(&scenario->expects[i].measure, diag);
+    for (size_t i = 0; i < scenario->claim_count && error == 0; i++)
+        error = check_live_claim(&scenario->claims[i], diag);
     return error;
 }

@@ -21,6 +21,7 @@ struct source {
     struct weir_part part; /* the first member */
     struct weir_loads *loads;
     const struct weir_load *load;
+    struct weir_load_sums sums;
     struct weir_rng rng;
     struct weir_arrival arrival;
     struct weir_access_log log; /* if it has one: */
@@ -166,15 +167,20 @@ static struct weir_truth_bucket *source_bucket(struct source *source,
     return source->buckets[key];
 }
 
-static void request_units(struct weir_loads *loads, uint32_t limiter,
+static void request_units(struct source *source, uint32_t limiter,
                           struct weir_truth_bucket *bucket, uint64_t weight)
 {
+    struct weir_loads *loads = source->loads;
     loads->takes++;
     weir_truth_offered(loads->truth, bucket, weight);
     uint64_t passed = bucket->passed;
     unsigned outcome =
         weir_fleet_take(loads->fleet, limiter, bucket->name, weight, NULL);
-    if (outcome & WEIR_OUTCOME_LIMITED)
+    bool limited = outcome & WEIR_OUTCOME_LIMITED;
+    source->sums.offered += weight;
+    source->sums.passed += limited ? 0 : weight;
+    source->sums.limited += limited ? weight : 0;
+    if (limited)
         weir_truth_refused(bucket, weight);
     else if (bucket->passed == passed)
         weir_truth_slipped(bucket, weight);
@@ -223,7 +229,7 @@ static void run_source(struct weir_part *part, weir_instant now)
     uint64_t weight = choose_weight(source);
     uint32_t limiter;
     if (choose_limiter(source, key, &limiter))
-        request_units(loads, limiter, source_bucket(source, key), weight);
+        request_units(source, limiter, source_bucket(source, key), weight);
     if (source->load->log)
         source->log_next++;
     weir_world_wake(weir_fleet_world(loads->fleet), part, next_request(source));
@@ -257,6 +263,16 @@ void weir_loads_rate(struct weir_loads *loads, const char *name,
         weir_world_wake(weir_fleet_world(loads->fleet), &source->part,
                         next_request(source));
     }
+}
+
+struct weir_load_sums weir_loads_sums(const struct weir_loads *loads,
+                                      const char *name)
+{
+    size_t i = 0;
+    while (i < loads->count && strcmp(loads->sources[i].load->name, name) != 0)
+        i++;
+    weir_assert(i < loads->count);
+    return loads->sources[i].sums;
 }
 
 uint64_t weir_loads_takes(const struct weir_loads *loads)

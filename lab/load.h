@@ -39,6 +39,13 @@ void weir_loads_rate(struct weir_loads *loads, const char *name,
                      const struct weir_rate_step *rate);
 /* The limiter was paused or resumed. (Births and deaths are observed.) */
 void weir_loads_pause(struct weir_loads *loads, uint32_t limiter, bool paused);
+/* Units of one load's requests. */
+struct weir_load_sums {
+    uint64_t offered, passed, limited;
+};
+/* The load's sums since the start; it is one of the scenario. */
+struct weir_load_sums weir_loads_sums(const struct weir_loads *loads,
+                                      const char *name);
 /* Requests made so far. */
 uint64_t weir_loads_takes(const struct weir_loads *loads);
 

@@ -271,6 +271,16 @@ static const struct {
     [WEIR_METRIC_UNSEEN_SHARE] = { NULL, last_sample, OF_FLEET(unseen_share) },
 };
 
+static const struct weir_quota_sample *find_samples(
+    const struct weir_quota_series *series, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count && name; i++) {
+        if (strcmp(series[i].name, name) == 0)
+            return series[i].samples;
+    }
+    return NULL;
+}
+
 double weir_metric_of(const struct weir_scenario *scenario,
                       const struct weir_result *result,
                       const struct weir_measure *measure)
@@ -290,10 +300,10 @@ double weir_metric_of(const struct weir_scenario *scenario,
     };
     if (view.to > result->sample_count)
         view.to = result->sample_count;
-    for (size_t i = 0; i < result->quota_count && name; i++) {
-        if (strcmp(result->quotas[i].name, name) == 0)
-            view.samples = result->quotas[i].samples;
-    }
+    view.samples =
+        measure->load
+            ? find_samples(result->loads, result->load_count, measure->load)
+            : find_samples(result->quotas, result->quota_count, name);
     if (!view.samples)
         return NAN;
     size_t row = (size_t)measure->metric;

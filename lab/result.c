@@ -22,54 +22,67 @@ size_t weir_result_capacity(const struct weir_scenario *scenario)
     return scenario->span / step;
 }
 
-static void add_measured_quota(struct weir_result *result, size_t *capacity,
-                               const struct weir_scenario *scenario,
-                               const char *quota)
+/* Adds a series of that name, unless there is one. */
+static void add_series(struct weir_quota_series **series, size_t *count,
+                       const char *name)
 {
-    const char *name = weir_quota_meant(scenario, quota);
-    if (!name)
-        return;
-    for (size_t i = 0; i < result->quota_count; i++) {
-        if (strcmp(result->quotas[i].name, name) == 0)
+    for (size_t i = 0; i < *count; i++) {
+        if (strcmp((*series)[i].name, name) == 0)
             return;
     }
-    result->quotas =
-        weir_must_grow(result->quotas, capacity, result->quota_count + 1,
-                       sizeof(*result->quotas));
-    result->quotas[result->quota_count++] = (struct weir_quota_series){
+    /* Few, so growing by one is enough. */
+    size_t size = (*count + 1) * sizeof(**series);
+    *series = weir_must(realloc(*series, size));
+    (*series)[(*count)++] = (struct weir_quota_series){
         .name = weir_must_text(weir_text_of(name)),
     };
 }
 
-static void add_condition(struct weir_result *result, size_t *capacity,
+static void add_measured_quota(struct weir_result *result,
+                               const struct weir_scenario *scenario,
+                               const char *quota)
+{
+    const char *name = weir_quota_meant(scenario, quota);
+    if (name)
+        add_series(&result->quotas, &result->quota_count, name);
+}
+
+static void add_measure(struct weir_result *result,
+                        const struct weir_scenario *scenario,
+                        const struct weir_measure *measure)
+{
+    add_measured_quota(result, scenario, measure->quota);
+    if (measure->load)
+        add_series(&result->loads, &result->load_count, measure->load);
+}
+
+static void add_condition(struct weir_result *result,
                           const struct weir_scenario *scenario,
                           const struct weir_condition *condition)
 {
     if (condition->at_end)
-        add_measured_quota(result, capacity, scenario,
-                           condition->measure.quota);
+        add_measure(result, scenario, &condition->measure);
     else
-        add_measured_quota(result, capacity, scenario, condition->quota);
+        add_measured_quota(result, scenario, condition->quota);
 }
 
 static void add_quotas(struct weir_result *result,
                        const struct weir_scenario *s)
 {
-    size_t capacity = 0;
-    add_measured_quota(result, &capacity, s, NULL);
+    add_measured_quota(result, s, NULL);
     for (size_t i = 0; i < s->load_count; i++)
-        add_measured_quota(result, &capacity, s, s->loads[i].quota);
+        add_measured_quota(result, s, s->loads[i].quota);
     for (size_t i = 0; i < s->measure_count; i++)
-        add_measured_quota(result, &capacity, s, s->measures[i].quota);
+        add_measure(result, s, &s->measures[i]);
     for (size_t i = 0; i < s->figure_count; i++)
-        add_measured_quota(result, &capacity, s, s->figures[i].quota);
+        add_measured_quota(result, s, s->figures[i].quota);
     for (size_t i = 0; i < s->always_count; i++)
-        add_condition(result, &capacity, s, &s->always[i]);
+        add_condition(result, s, &s->always[i]);
     for (size_t i = 0; i < s->expect_count; i++)
-        add_condition(result, &capacity, s, &s->expects[i]);
+        add_condition(result, s, &s->expects[i]);
     for (size_t i = 0; i < s->claim_count; i++) {
         for (size_t k = 0; k < s->claims[i].condition_count; k++)
-            add_condition(result, &capacity, s, &s->claims[i].conditions[k]);
+            add_condition(result, s, &s->claims[i].conditions[k]);
     }
 }
 
@@ -81,7 +94,8 @@ struct weir_result *weir_result_new(const struct weir_scenario *scenario,
     result->step = scenario->bin / WEIR_RUN_SAMPLES_A_BIN;
     add_quotas(result, scenario);
     size_t count = weir_result_capacity(scenario);
-    if (count > WEIR_RUN_SAMPLES_MAX / (result->quota_count + 1)) {
+    size_t series = result->quota_count + result->load_count;
+    if (count > WEIR_RUN_SAMPLES_MAX / (series + 1)) {
         weir_diag_put(diag, WEIR_ETOOBIG,
                       "too many samples for this many quotas: run a shorter "
                       "time, or in larger bins");
@@ -90,6 +104,9 @@ struct weir_result *weir_result_new(const struct weir_scenario *scenario,
     }
     for (size_t i = 0; i < result->quota_count; i++)
         result->quotas[i].samples =
+            weir_must_zeroed(count, sizeof(struct weir_quota_sample));
+    for (size_t i = 0; i < result->load_count; i++)
+        result->loads[i].samples =
             weir_must_zeroed(count, sizeof(struct weir_quota_sample));
     result->fleet = weir_must_zeroed(count, sizeof(*result->fleet));
     return result;
@@ -120,8 +137,13 @@ void weir_result_free(struct weir_result *result)
         free(result->quotas[i].name);
         free(result->quotas[i].samples);
     }
+    for (size_t i = 0; i < result->load_count; i++) {
+        free(result->loads[i].name);
+        free(result->loads[i].samples);
+    }
     for (size_t i = 0; i < result->expect_count; i++)
         free(result->expects[i].text);
+    free(result->loads);
     free(result->quotas);
     if (result->model_series)
         free(result->model_series[0]);

@@ -38,6 +38,8 @@ struct weir_fleet_sample {
     double unseen_share; /* largest part of the stated bound used since then */
 };
 
+/* Of a quota or of a load. A load's samples have its own sums and its quota's
+ * limit; the rest is 0. */
 struct weir_quota_series {
     char *name;
     struct weir_quota_sample *samples;
@@ -58,6 +60,8 @@ struct weir_result {
     struct weir_quota_series *quotas; /* the quotas that the scenario measures,
                                        * shows or loads */
     size_t quota_count;
+    struct weir_quota_series *loads; /* the loads that it measures */
+    size_t load_count;
     struct weir_fleet_sample *fleet;
     double *model_metrics; /* by the metrics of the scenario's model */
     double **model_series; /* by its series; 'sample_count' of each */

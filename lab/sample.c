@@ -19,7 +19,7 @@ struct sums {
 struct weir_sampler {
     struct weir_part part; /* the first member */
     struct weir_run *run;
-    struct sums *before;           /* owned; by series */
+    struct sums *before;           /* owned; by series: quotas, then loads */
     struct weir_fleet_stats stats; /* at the last sample */
 };
 
@@ -110,6 +110,39 @@ static void sample_quota(struct weir_sampler *sampler, size_t series,
     sample_limiters(run, fullest, sample);
 }
 
+/* ---- A load ---- */
+
+/* The limit of the load's quota at the sample, which has its series. */
+static double limit_of_load(const struct weir_run *run, const char *load,
+                            size_t at)
+{
+    const char *quota = NULL;
+    for (size_t i = 0; i < run->scenario->load_count; i++) {
+        if (strcmp(run->scenario->loads[i].name, load) == 0)
+            quota = run->scenario->loads[i].quota;
+    }
+    const struct weir_result *result = run->result;
+    for (size_t i = 0; i < result->quota_count && quota; i++) {
+        if (strcmp(result->quotas[i].name, quota) == 0)
+            return result->quotas[i].samples[at].limit_per_s;
+    }
+    return NAN;
+}
+
+static void sample_load(struct weir_sampler *sampler, size_t load, size_t at)
+{
+    struct weir_run *run = sampler->run;
+    struct weir_result *result = run->result;
+    const struct weir_quota_series *series = &result->loads[load];
+    struct weir_load_sums sums = weir_loads_sums(run->loads, series->name);
+    const struct sums now = { .offered = sums.offered,
+                              .passed = sums.passed,
+                              .refused = sums.limited };
+    struct weir_quota_sample *sample = &series->samples[at];
+    write_sums(&now, &sampler->before[result->quota_count + load], sample);
+    sample->limit_per_s = limit_of_load(run, series->name, at);
+}
+
 /* ---- The fleet ---- */
 
 static void sample_fleet(struct weir_sampler *sampler,
@@ -149,6 +182,8 @@ static void take_fleet_sample(struct weir_part *part, weir_instant now)
     weir_assert(at < weir_result_capacity(run->scenario));
     for (size_t i = 0; i < result->quota_count; i++)
         sample_quota(sampler, i, &result->quotas[i].samples[at]);
+    for (size_t i = 0; i < result->load_count; i++)
+        sample_load(sampler, i, at);
     sample_fleet(sampler, &result->fleet[at]);
     weir_director_sampled(run->director);
     forget_most(run);
@@ -177,7 +212,8 @@ struct weir_sampler *weir_sampler_new(struct weir_run *run)
         (struct weir_part){ .name = "sample", .run = take_fleet_sample };
     sampler->run = run;
     sampler->before =
-        weir_must_zeroed(run->result->quota_count, sizeof(*sampler->before));
+        weir_must_zeroed(run->result->quota_count + run->result->load_count,
+                         sizeof(*sampler->before));
     return sampler;
 }
 

@@ -164,6 +164,8 @@ struct weir_measure {
     char *name;
     int metric;  /* enum weir_metric, or the model's */
     char *quota; /* NULL: the first */
+    char *load;  /* of this load's requests alone, 'quota' is then its; NULL: of
+                  * all */
     struct weir_interval over;
     double against_per_s; /* replaces the limit; 0: the quota's own */
     struct weir_where where;

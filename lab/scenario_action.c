@@ -317,31 +317,17 @@ static void print_store_action(FILE *out, const struct weir_scenario *scenario,
     fputs(action->flag ? " away" : " back", out);
 }
 
-static int want_load(struct weir_builder *builder, const struct weir_word *name)
-{
-    const struct weir_scenario *scenario = builder->scenario;
-    size_t count = scenario->load_count;
-    const char **names =
-        weir_scenario_alloc(builder->scenario, (count + 1) * sizeof *names);
-    for (size_t i = 0; i < count; i++) {
-        names[i] = scenario->loads[i].name;
-        if (weir_text_equal(weir_text_of(names[i]), name->text))
-            return 0;
-    }
-    return weir_script_unknown(builder->diag, name, "load above here called",
-                               names);
-}
-
 static int read_load(struct weir_builder *builder, struct weir_action *action)
 {
     struct weir_line *line = &builder->line;
     const struct weir_word *name;
     const struct weir_word *word;
+    const struct weir_load *load;
     struct weir_word key;
     struct weir_word value;
     int error = weir_line_want(line, "the load's name", &name);
     if (error == 0)
-        error = want_load(builder, name);
+        error = weir_build_find_load(builder, name, &load);
     if (error == 0)
         error = weir_line_want(line, "rate=…", &word);
     if (error < 0)

@@ -55,6 +55,10 @@ int weir_build_room(struct weir_builder *builder, size_t count);
 /* Remembers that a quota was named, and returns a copy of the name. */
 char *weir_build_mention(struct weir_builder *builder,
                          const struct weir_word *word);
+/* Finds the load of that name above the line, until the next one is added. */
+int weir_build_find_load(struct weir_builder *builder,
+                         const struct weir_word *name,
+                         const struct weir_load **out);
 /* The words from 'from' to the present one, for the log of a run. */
 char *weir_build_words(struct weir_builder *builder, size_t from);
 

@@ -22,6 +22,25 @@ char *weir_build_mention(struct weir_builder *builder,
     return weir_scenario_text(builder->scenario, word->text);
 }
 
+int weir_build_find_load(struct weir_builder *builder,
+                         const struct weir_word *name,
+                         const struct weir_load **out)
+{
+    const struct weir_scenario *scenario = builder->scenario;
+    size_t count = scenario->load_count;
+    const char **names =
+        weir_scenario_alloc(builder->scenario, (count + 1) * sizeof *names);
+    for (size_t i = 0; i < count; i++) {
+        names[i] = scenario->loads[i].name;
+        if (!weir_text_equal(weir_text_of(names[i]), name->text))
+            continue;
+        *out = &scenario->loads[i];
+        return 0;
+    }
+    return weir_script_unknown(builder->diag, name, "load above here called",
+                               names);
+}
+
 char *weir_build_words(struct weir_builder *builder, size_t from)
 {
     weir_assert(from <= builder->line.next);

@@ -119,6 +119,77 @@ static int read_of(struct weir_builder *builder, char **out)
     return 0;
 }
 
+/* Whether the metric is one of single requests, known for each load. */
+static bool is_of_load(enum weir_metric metric)
+{
+    switch (metric) {
+    case WEIR_METRIC_OFFERED_MEAN:
+    case WEIR_METRIC_PASSED_MEAN:
+    case WEIR_METRIC_PASSED_SD:
+    case WEIR_METRIC_PASSED_MIN:
+    case WEIR_METRIC_PASSED_MAX:
+    case WEIR_METRIC_PERIOD_S:
+    case WEIR_METRIC_REFUSED_SHARE:
+    case WEIR_METRIC_ECHO:
+    case WEIR_METRIC_ECHO_S:
+        return true;
+    case WEIR_METRIC_MAX_FILL_OVER_HIGH:
+    case WEIR_METRIC_ONSET_EXCESS:
+    case WEIR_METRIC_IDEAL_MEAN:
+    case WEIR_METRIC_IDEAL_SD:
+    case WEIR_METRIC_IDEAL_ECHO:
+    case WEIR_METRIC_REPORTS:
+    case WEIR_METRIC_MESSAGES:
+    case WEIR_METRIC_BYTES:
+    case WEIR_METRIC_DIVERGENCE:
+    case WEIR_METRIC_WAITING_BYTES:
+    case WEIR_METRIC_UNSEEN_SHARE:
+        return false;
+    }
+    weir_assert(!"a metric is one of these");
+}
+
+/* Whether the line goes on after a complete "of QUOTA". */
+static bool ends_of(const struct weir_line *line)
+{
+    const struct weir_word *word = weir_line_peek(line);
+    bool ends = !word || weir_word_is(word, "over") ||
+                weir_word_is(word, "against") || weir_word_is(word, "as");
+    for (size_t i = 0; !ends && comparisons[i]; i++)
+        ends = weir_word_is(word, comparisons[i]);
+    return ends;
+}
+
+/* "of QUOTA" or "of load NAME", if present. */
+static int read_metric_of(struct weir_builder *builder,
+                          struct weir_measure *out)
+{
+    struct weir_line *line = &builder->line;
+    const struct weir_word *word;
+    const struct weir_load *load;
+    if (!weir_line_keyword(line, "of"))
+        return 0;
+    int error = weir_line_want(
+        line, "the name of a quota, or load and its name", &word);
+    if (error < 0)
+        return error;
+    if (!weir_word_is(word, "load") || ends_of(line)) {
+        out->quota = weir_build_mention(builder, word);
+        return 0;
+    }
+    word = weir_line_take(line);
+    error = weir_build_find_load(builder, word, &load);
+    if (error < 0)
+        return error;
+    if (!is_of_load((enum weir_metric)out->metric))
+        return WEIR_REFUSE(builder, word,
+                           "%s is not known for a load; measure it of a quota",
+                           metric_names[out->metric]);
+    out->load = load->name;
+    out->quota = load->quota;
+    return 0;
+}
+
 /* "over A..B", if present. */
 static int read_over(struct weir_builder *builder, struct weir_interval *out)
 {
@@ -179,7 +250,8 @@ static int read_comparison(struct weir_builder *builder,
     return error;
 }
 
-/* The part after a metric's name: "[of QUOTA] [over A..B] [against LIMIT]". */
+/* The part after a metric's name:
+ * "[of QUOTA | of load NAME] [over A..B] [against LIMIT]". */
 static int read_metric(struct weir_builder *builder,
                        const struct weir_word *word, struct weir_measure *out)
 {
@@ -194,7 +266,7 @@ static int read_metric(struct weir_builder *builder,
     out->where = word->where;
     if (builder->scenario->model)
         return 0;
-    error = read_of(builder, &out->quota);
+    error = read_metric_of(builder, out);
     if (error == 0)
         error = read_over(builder, &out->over);
     return error < 0 ? error : read_against(builder, &out->against_per_s);
@@ -590,7 +662,11 @@ static void print_metric(FILE *out, const struct weir_scenario *scenario,
                          const struct weir_measure *measure)
 {
     fputs(metric_name(scenario, measure), out);
-    print_of(out, measure->quota);
+    print_of(out, measure->load ? "load" : measure->quota);
+    if (measure->load) {
+        fputc(' ', out);
+        weir_print_word(out, weir_text_of(measure->load));
+    }
     print_over(out, &measure->over);
     if (measure->against_per_s == 0)
         return;

@@ -288,6 +288,34 @@ static bool held(const struct weir_result *result, size_t i)
     return result->expects[i].held;
 }
 
+/* Two loads of one quota, each on a limiter of its own: each is measured by its
+ * own requests, as parts of the quota's limit. */
+static void test_loads_are_measured_each(void **state)
+{
+    (void)state;
+    static struct made made;
+    make(&made, 2, 1, 10 * WEIR_SECOND);
+    add_quota(&made, "api", 200);
+    static const char *const names[] = { "some", "more" };
+    for (uint32_t i = 0; i < 2; i++) {
+        struct weir_load *load = add_load(&made, "api", 0.25 * (i + 1));
+        load->name = (char *)names[i];
+        load->on = (struct weir_selection){ .first = i, .last = i };
+        measure(&made, WEIR_METRIC_PASSED_MEAN, 0, 0);
+        made.measures[i].load = (char *)names[i];
+        made.measures[i].quota = (char *)"api";
+    }
+    measure(&made, WEIR_METRIC_PASSED_MEAN, 0, 0);
+    struct weir_result *result = run(&made);
+    assert_int_equal(result->load_count, 2);
+    assert_true(fabs(result->measures[0] + result->measures[1] -
+                     result->measures[2]) < 1e-9);
+    /* 500 and 1,000 requests, by Poisson: within six deviations. */
+    assert_true(fabs(result->measures[0] - 0.25) < 6 * sqrt(500) / 2000);
+    assert_true(fabs(result->measures[1] - 0.5) < 6 * sqrt(1000) / 2000);
+    weir_result_free(result);
+}
+
 /* Roots die and come back, limiters are started, an edit is in force; and
  * expectations that can't come true are reported as failed. */
 static void test_the_director_directs(void **state)
@@ -583,6 +611,7 @@ int main(void)
         cmocka_unit_test(test_one_seed_is_one_run),
         cmocka_unit_test(test_the_ideal_sees_the_same_whatever_the_fleet),
         cmocka_unit_test(test_requests_are_passed_or_refused),
+        cmocka_unit_test(test_loads_are_measured_each),
         cmocka_unit_test(test_the_director_directs),
         cmocka_unit_test(test_always_and_at_the_end),
         cmocka_unit_test(test_requests_go_to_those_that_run),

@@ -240,6 +240,28 @@ static void a_name_is_the_measure_before_it_is_the_metric(void **state)
     weir_scenario_free(s);
 }
 
+/* "load" is a keyword before the name of a load, and else a quota's name. */
+static void a_measure_is_of_a_quota_or_of_a_load(void **state)
+{
+    (void)state;
+    struct weir_scenario *s =
+        build_more("quota load limit=5/s\n"
+                   "load these to load rate=1/s\n"
+                   "measure passed_mean of load over 2s.. as all\n"
+                   "measure passed_mean of load these over 2s.. as some\n"
+                   "expect echo_s of load < 1\n"
+                   "expect limited_share of load users within 0..1\n");
+    assert_null(s->measures[0].load);
+    assert_string_equal(s->measures[0].quota, "load");
+    assert_string_equal(s->measures[1].load, "these");
+    assert_string_equal(s->measures[1].quota, "load");
+    assert_null(s->expects[0].measure.load);
+    assert_string_equal(s->expects[1].measure.load, "users");
+    assert_string_equal(s->expects[1].measure.quota, "api");
+    check_round_trip(s, "a file with measures of loads");
+    weir_scenario_free(s);
+}
+
 /* ---- Variants ------------------------------------------------------- */
 
 static const char varied[] =
@@ -359,6 +381,9 @@ static void unknown_words_get_the_nearest_one(void **state)
     refuse("measure echo of nobody", 17,
            "no quota 'nobody'; those there "
            "are: api");
+    refuse("measure echo of load usrs", 22, "did you mean 'users'?");
+    refuse("measure divergence of load users", 28,
+           "divergence is not known for a load; measure it of a quota");
     refuse("at 1s kil l1", 7, "no verb 'kil'; did you mean 'kill'?");
     refuse("at 1s load usrs rate=1/s", 12, "did you mean 'users'?");
     refuse("at 1s expect fil = 1", 14, "did you mean 'fill'?");
@@ -764,6 +789,7 @@ int main(void)
         cmocka_unit_test(edits_go_on_from_those_before_them_in_time),
         cmocka_unit_test(quotas_have_every_algorithm),
         cmocka_unit_test(a_name_is_the_measure_before_it_is_the_metric),
+        cmocka_unit_test(a_measure_is_of_a_quota_or_of_a_load),
         cmocka_unit_test(variants_are_a_grid),
         cmocka_unit_test(a_setting_from_outside_rules_over_variants),
         cmocka_unit_test(a_setting_from_outside_leaves_names_true),

@@ -220,6 +220,10 @@ run 1s
                 {"more": "at 0.5s clock l1 step=1s"},
             "x.weir:8:8: --live can't see what is above high":
                 {"more": "always over_high of q < 1"},
+            "x.weir:8:9: --live can't see what passes of one load":
+                {"more": "measure passed_mean of load l"},
+            "x.weir:8:20: --live can't see what passes of one load":
+                {"more": 'claim "c" holds if passed_mean of load l > 0'},
         }.items():
             with self.subTest(what):
                 said = self.refusal(**parts)
