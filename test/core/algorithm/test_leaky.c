@@ -169,6 +169,31 @@ static void test_rescale_never_loses_fill(void **state)
     }
 }
 
+/* The bound of weir-quota(5): an edit forgives at most the former 'high' less
+ * the new one, nothing of a debt, and nothing if 'high' isn't lowered. */
+static void test_an_edit_forgives_the_difference_at_most(void **state)
+{
+    (void)state;
+    struct weir_rng rng = made_seed("an_edit_forgives");
+    for (int i = 0; i < 200000; i++) {
+        int64_t before = (int64_t)random_bits(&rng, 61) - 1;
+        int64_t high = (int64_t)random_bits(&rng, 61) - 1;
+        int64_t fill = (int64_t)random_bits(&rng, 61);
+        int64_t edited = weir_fill_edited(fill, before, high);
+        int64_t from = before > 0 ? before : 0, to = high > 0 ? high : 0;
+        assert_true(edited >= 0 && edited <= fill);
+        assert_true(fill - edited <= (from > to ? from - to : 0));
+        assert_true(fill < from || edited >= fill - from);
+        if (fill <= from)
+            assert_true(edited <= to);
+    }
+    assert_true(weir_fill_edited(900, 1000, 100) == 100);
+    assert_true(weir_fill_edited(1100, 1000, 100) == 200);
+    assert_true(weir_fill_edited(50, 1000, 100) == 50);
+    assert_true(weir_fill_edited(900, 1000, -1) == 0);
+    assert_true(weir_fill_edited(900, -1, 1000) == 900);
+}
+
 static void test_band_refuses_in_proportion(void **state)
 {
     (void)state;
@@ -197,6 +222,7 @@ int main(void)
         cmocka_unit_test(test_leak_time_is_the_first_instant),
         cmocka_unit_test(test_leak_time_of_what_never_leaks),
         cmocka_unit_test(test_rescale_never_loses_fill),
+        cmocka_unit_test(test_an_edit_forgives_the_difference_at_most),
         cmocka_unit_test(test_band_refuses_in_proportion),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
