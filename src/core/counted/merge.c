@@ -697,7 +697,11 @@ static int64_t charge_cell(struct weir_merge *merge,
     weir_assert(root_quota->debt_most >= 0);
     uint64_t leaked =
         weir_leaked(root_quota->bucket.leak, weir_merge_elapsed(merge, now));
-    int64_t debt = debt_left(cell->in, leaked);
+    /* After an edit the presumed units may be more than the bucket: a limiter
+     * owes no more than is there beside them, which may be below 0. */
+    int64_t counted = weir_merge_fill(merge, root_quota, now) - instead -
+                      (int64_t)weir_merge_presumed(merge, root_quota, now);
+    int64_t debt = weir_fill_smaller(debt_left(cell->in, leaked), counted);
     if (!no_debt && units > 0) {
         /* It is unknown which limiter an adopted fill came from. */
         int64_t room = root_quota->debt_most - debt -

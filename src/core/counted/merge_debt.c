@@ -48,7 +48,11 @@
  * An edit cuts the units below the former 'high' to the new one
  * (weir_fill_edited()): a lowered limit passes at once. It also bounds the
  * bucket's fill by 'high' plus the debt of one limiter under the new limit. So
- * after a limit is lowered, every debt ends within the new max_debt.
+ * after a limit is lowered, every debt ends within the new max_debt. Units
+ * presumed at the former limit may be more than the bucket then holds. Counts
+ * that replace them need room for as much: a cell's bucket is taken to hold no
+ * more than the quota's bucket does beside presumed units. That is safe, for
+ * those two together hold what the quota's bucket holds.
  *
  * Units presumed of a cell (merge.c) are not bounded here: they go when the
  * link does, or after two intervals of silence, and counts replace them. Units

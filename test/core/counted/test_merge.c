@@ -353,6 +353,31 @@ static void test_an_edit_cuts_what_is_used(void **state)
     reap(&stage);
 }
 
+/* Units presumed at the former limit are more than a debt under the new one.
+ * The count that replaces them is no debt: the bucket has been cut. */
+static void test_an_edit_makes_no_debt_of_presumed_units(void **state)
+{
+    (void)state;
+    struct stage stage;
+    stage_init(&stage);
+    struct weir_count presumed = { .pace = 400 * WEIR_PACE_SPAN / WEIR_SECOND };
+    count(&stage, 1, presumed, 0);
+    stage.now += WEIR_SECOND / 2;
+    stage.quota.max_debt = WEIR_SECOND;
+    edit_to(&stage, 1);
+    assert_compare(fill(&stage), <=, 2);
+    pass(&stage, 1, 200);
+    assert_compare(fill(&stage), <=, 3);
+    assert_int_equal(stage.root_quota->beyond, 0);
+    /* From there on its debt is that of any limiter. */
+    pass(&stage, LIAR, TWO_TO_62);
+    assert_compare(fill(&stage), <=, 3 + 6);
+    pass(&stage, 1, 100);
+    assert_compare(stage.root_quota->beyond, >=, TWO_TO_62);
+    assert_compare(fill(&stage), <=, 3 + 6 + 6);
+    reap(&stage);
+}
+
 /* A root that was just started bounds the fill that limiters report. A limiter
  * that lies in its fill and in its counts fills no more by both. */
 static void test_a_fill_taken_over_is_bounded(void **state)
@@ -558,6 +583,7 @@ int main(void)
         cmocka_unit_test(test_a_large_burst_is_no_debt),
         cmocka_unit_test(test_an_edit_bounds_what_is_there),
         cmocka_unit_test(test_an_edit_cuts_what_is_used),
+        cmocka_unit_test(test_an_edit_makes_no_debt_of_presumed_units),
         cmocka_unit_test(test_a_fill_taken_over_is_bounded),
         cmocka_unit_test(test_a_lie_in_flight_goes_with_the_limiter),
         cmocka_unit_test(test_any_reports),
