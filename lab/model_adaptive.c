@@ -27,6 +27,7 @@ static const char *const guards[] = { "none",      "begun", "left",
                                       "left_bare", "own",   NULL };
 #define OWN_GUARD 4
 static const char *const class_words[] = { "one", "two", NULL };
+static const char *const no_or_yes[] = { "no", "yes", NULL };
 
 enum {
     CONTROLLER,
@@ -56,6 +57,7 @@ enum {
     BLIP_COUNT,
     BLIP_LATENCY,
     TIMEOUT,
+    CANCEL,
     OVERHEAD,
     TARGET,
     INITIAL,
@@ -138,6 +140,8 @@ static const struct weir_model_field fields[] = {
     A_COUNT("blip_count", 10, 0, 1000000, "... so many, in a row"),
     A_TIME("blip_latency", 500e6, "... they take so long"),
     A_TIME("timeout", 0, "after which callers give up; 0: never"),
+    A_WORD("cancel", 0, no_or_yes,
+           "pool: their requests leave the queue; no: are served all the same"),
     A_TIME("overhead", 0, "of the way to the storage and back"),
     A_TIME("target", 200e6, "that the latency is to stay under"),
     A_REAL("initial", 0, 0, WEIR_PERMITS_MAX,
@@ -185,6 +189,13 @@ static const struct weir_model_metric metrics[] = {
     { "after_p95_ms", "its p95 then" },
     { "back_rps", "the same, 'grace' after it has changed back" },
     { "back_p95_ms", "its p95 then" },
+    { "back_done_rps",
+      "bulk answered in time a second, for 'grace' from the change's end" },
+    { "back_windows_over",
+      "windows of 2 s from then on with a p95 over the target" },
+    { "share_min", "least bulk answered by a process, of the mean, from 20 s "
+                   "after then on" },
+    { "share_max", "the same, most" },
     { "fall_s", "seconds from the change until the limit is lower" },
     { "sync_passed", "share of sync that is admitted" },
     { "sync_mean_ms", "latency of sync, mean" },
@@ -298,6 +309,7 @@ static struct weir_storage_options storage_of(const double *values)
         .blip_at = plant_time(values, BLIP_AT),
         .blip_count = (uint32_t)values[BLIP_COUNT],
         .blip_latency = plant_time(values, BLIP_LATENCY),
+        .leaves_after = values[CANCEL] == 1 ? plant_time(values, TIMEOUT) : 0,
     };
 }
 

@@ -7,7 +7,11 @@
  * are by nearest rank.
  *
  * The article's dashboards show the p95 of each 15 s, so windows_over counts
- * the windows that lie completely in the measured time. */
+ * the windows that lie completely in the measured time.
+ *
+ * How the limits come back after a change that ends (the hang, the slow time)
+ * is measured from its end on, by answers in time and at their instants: a
+ * request that was admitted and not answered has been of no use. */
 
 #include "lab/model_adaptive_internal.h"
 
@@ -17,6 +21,8 @@
 
 #define WINDOW (15 * WEIR_SECOND)
 #define TICK (WEIR_SECOND / 10) /* unit of phases' lengths */
+#define BACK_WINDOW (2 * WEIR_SECOND)
+#define SHARES_AFTER (20 * WEIR_SECOND) /* the end of the change */
 
 enum phase {
     BEFORE, /* settled, before the change */
@@ -46,7 +52,13 @@ struct weir_adaptive_look {
     uint64_t wanting, done, tries; /* bulk, from the start */
     weir_instant done_at;
     double worst_window;
-    double limit[WEIR_PLANT_INSTANCES_MAX]; /* as last read */
+    /* From the end of the first change on: */
+    struct latencies back_window;
+    weir_instant back_end;      /* of the present window; 0: no end */
+    uint64_t back_windows_over; /* of BACK_WINDOW */
+    uint64_t back_done;         /* in 'grace' */
+    double done_by[WEIR_PLANT_INSTANCES_MAX]; /* after SHARES_AFTER */
+    double limit[WEIR_PLANT_INSTANCES_MAX];   /* as last read */
     double limit_min, limit_max, limit_sum, limit_before;
     uint64_t limits, falls;
     weir_instant first_fall, last_fall, fall_at;
@@ -70,6 +82,8 @@ struct weir_adaptive_look *weir_adaptive_look_new(
         .limit_before = NAN,
         .limit_at_change = NAN,
     };
+    if (phases->lasts > 0)
+        look->back_end = phases->change + phases->lasts + BACK_WINDOW;
     return look;
 }
 
@@ -77,8 +91,9 @@ void weir_adaptive_look_free(struct weir_adaptive_look *look)
 {
     if (!look)
         return;
-    struct latencies *all[] = { &look->all,    &look->bulk, &look->sync,
-                                &look->window, &look->bin,  &look->sync_bin };
+    struct latencies *all[] = { &look->all,        &look->bulk, &look->sync,
+                                &look->window,     &look->bin,  &look->sync_bin,
+                                &look->back_window };
     for (size_t i = 0; i < WEIR_COUNT_OF(all); i++)
         free(all[i]->ms);
     for (size_t i = 0; i < PHASES; i++)
@@ -192,6 +207,14 @@ static void close_window(struct weir_adaptive_look *look)
     look->window_end += WINDOW;
 }
 
+static void close_back_window(struct weir_adaptive_look *look)
+{
+    double p95 = percentile(&look->back_window, 95);
+    look->back_windows_over += p95 > target_ms(look) ? 1 : 0;
+    look->back_window.count = 0;
+    look->back_end += BACK_WINDOW;
+}
+
 static void close_bin(struct weir_adaptive_look *look)
 {
     double **series = look->run->series;
@@ -213,6 +236,8 @@ static void close_windows(struct weir_adaptive_look *look, weir_instant now)
 {
     while (now >= look->window_end)
         close_window(look);
+    while (look->back_end > 0 && now >= look->back_end)
+        close_back_window(look);
     while (now / look->run->step > look->sample)
         close_bin(look);
 }
@@ -280,6 +305,22 @@ static void note_bulk(struct weir_adaptive_look *look,
     look->done_at = done > look->done_at ? done : look->done_at;
 }
 
+/* A request of bulk counts at the instant of its answer. */
+static void note_back(struct weir_adaptive_look *look,
+                      const struct weir_plant_note *note)
+{
+    weir_instant end = look->phases.change + look->phases.lasts;
+    if (look->phases.lasts == 0)
+        return;
+    if (note->at >= end)
+        keep_latency(&look->back_window, (double)note->latency / 1e6);
+    weir_instant done = note->at + note->latency;
+    if (!note->in_time || done < end || done >= look->run->span)
+        return;
+    look->back_done += done < end + look->phases.grace ? 1 : 0;
+    look->done_by[note->instance] += done >= end + SHARES_AFTER ? 1 : 0;
+}
+
 static void note_latency(struct weir_adaptive_look *look,
                          const struct weir_plant_note *note)
 {
@@ -288,6 +329,8 @@ static void note_latency(struct weir_adaptive_look *look,
     enum phase phase = phase_at(look, note->at);
     if (!note->sync && phase != NEITHER)
         keep_latency(&look->of_phase[phase], ms);
+    if (!note->sync)
+        note_back(look, note);
     if (note->at < look->settle)
         return;
     keep_latency(&look->all, ms);
@@ -361,6 +404,27 @@ static void sum_up_phases(struct weir_adaptive_look *look)
     }
 }
 
+static void sum_up_back(struct weir_adaptive_look *look)
+{
+    double *metrics = look->run->metrics;
+    if (look->phases.lasts == 0)
+        return;
+    double grace = (double)look->phases.grace / 1e9;
+    metrics[WEIR_ADAPTIVE_BACK_DONE_RPS] =
+        grace > 0 ? (double)look->back_done / grace : NAN;
+    metrics[WEIR_ADAPTIVE_BACK_WINDOWS_OVER] = (double)look->back_windows_over;
+    double sum = 0, least = INFINITY, most = 0;
+    for (size_t i = 0; i < look->plant->instances; i++) {
+        sum += look->done_by[i];
+        least = fmin(least, look->done_by[i]);
+        most = fmax(most, look->done_by[i]);
+    }
+    if (sum == 0)
+        return;
+    metrics[WEIR_ADAPTIVE_SHARE_MIN] = least * look->plant->instances / sum;
+    metrics[WEIR_ADAPTIVE_SHARE_MAX] = most * look->plant->instances / sum;
+}
+
 static void sum_up_latencies(struct weir_adaptive_look *look)
 {
     double *metrics = look->run->metrics;
@@ -398,4 +462,5 @@ void weir_adaptive_look_sum_up(struct weir_adaptive_look *look)
     sum_up_limits(look);
     sum_up_latencies(look);
     sum_up_phases(look);
+    sum_up_back(look);
 }

@@ -109,7 +109,8 @@ static void serve_request(struct plant *plant, struct weir_plant_note *note,
     const struct weir_plant_options *o = plant->options;
     struct event event = { .instance = note->instance, .permit = *permit };
     note->latency = weir_storage_request(plant->storage, &plant->rng, now);
-    if (o->timeout > 0 && note->latency > o->timeout) {
+    note->in_time = o->timeout == 0 || note->latency <= o->timeout;
+    if (!note->in_time) {
         note->latency = o->timeout;
         event.outcome = WEIR_SAMPLE_DROPPED;
     }

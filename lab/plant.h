@@ -57,6 +57,7 @@ struct weir_plant_note {
     bool again;            /* it had been refused before */
     bool admitted;         /* … and, if so: */
     weir_duration latency; /* of the storage, or the time-out */
+    bool in_time;          /* answered before the time-out */
     uint32_t instance;     /* the process that got it … */
     double limit;          /* … its limit at that time … */
     uint32_t in_flight; /* … and its requests in flight, this one included */

@@ -85,6 +85,15 @@ static double recent_latency(struct weir_storage *storage, weir_instant now)
     return fmax((double)o->latency * count / o->per_s, (double)o->floor);
 }
 
+/* When a worker that is free at 'at' begins: none does in a hang. */
+static weir_instant after_hang(const struct weir_storage_options *o,
+                               weir_instant at)
+{
+    bool hangs =
+        o->hang_at > 0 && at >= o->hang_at && at < o->hang_at + o->hang_for;
+    return hangs ? o->hang_at + o->hang_for : at;
+}
+
 static double pool_latency(struct weir_storage *storage, struct weir_rng *rng,
                            weir_instant now)
 {
@@ -95,8 +104,13 @@ static double pool_latency(struct weir_storage *storage, struct weir_rng *rng,
             next = &storage->busy[i];
     double chance = -log(1 - weir_rng_unit(rng));
     double service = (double)o->latency / 2 * (1 + chance);
-    weir_instant begun = *next > now ? *next : now;
+    weir_instant begun = after_hang(o, *next > now ? *next : now);
+    if (o->leaves_after > 0 && begun - now > o->leaves_after)
+        return (double)(begun - now);
     *next = begun + (weir_duration)(service * slowness_at(storage, now));
+    if (o->hang_at > 0 && begun < o->hang_at && *next >= o->hang_at)
+        *next += o->hang_for;
+    weir_assert(*next >= begun);
     return (double)(*next - now);
 }
 
@@ -124,7 +138,8 @@ weir_duration weir_storage_request(struct weir_storage *storage,
         latency = o->blip_latency;
     }
     bool over = now >= o->hang_at + o->hang_for;
-    if (o->hang_at == 0 || over || now + latency < o->hang_at)
+    if (o->hang_at == 0 || over || now + latency < o->hang_at ||
+        o->kind == WEIR_STORAGE_POOL) /* its workers stood still themselves */
         return latency;
     weir_instant still = now > o->hang_at ? now : o->hang_at;
     return latency + (o->hang_at + o->hang_for - still);

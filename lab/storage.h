@@ -10,8 +10,10 @@
  *
  * Each can become slow for a time, once or repeatedly; stand still, which
  * delays all answers due in that time by its length; and give some answers in a
- * row very slowly. The time of an answer is known when its request arrives. One
- * thread; the same calls give the same answers. */
+ * row very slowly. While a pool stands still no worker works or begins, so its
+ * queue grows, and is worked off afterwards. The time of an answer is known
+ * when its request arrives. One thread; the same calls give the same answers.
+ */
 
 #ifndef WEIR_STORAGE_H
 #define WEIR_STORAGE_H
@@ -36,6 +38,10 @@ struct weir_storage_options {
     double per_s;        /* recent: > 0 */
     weir_duration floor; /* recent */
     uint32_t workers;    /* pool: 1 .. WEIR_STORAGE_WORKERS_MAX */
+    /* pool: a request whose turn comes later than that leaves the queue before
+     * it: no worker is spent on it, and it is never answered. 0: each request
+     * is served, even if its caller has given up. */
+    weir_duration leaves_after;
     /* Slower by this factor from 'slow_at' on for 'slow_for' (0: for ever), and
      * again each 'slow_every' (0: once only). */
     double slowness;
@@ -53,8 +59,9 @@ struct weir_storage *weir_storage_new(
     const struct weir_storage_options *options);
 void weir_storage_free(struct weir_storage *storage);
 
-/* A request arrives: returns the time that its answer takes. 'now' doesn't go
- * back. Only pools draw random numbers, one each. */
+/* A request arrives: returns the time that its answer takes; if it leaves a
+ * pool's queue, a time above 'leaves_after'. 'now' doesn't go back. Only pools
+ * draw random numbers, one each. */
 weir_duration weir_storage_request(struct weir_storage *storage,
                                    struct weir_rng *rng, weir_instant now);
 

@@ -98,6 +98,42 @@ static void it_stands_still(void **state)
     weir_storage_free(storage);
 }
 
+/* The workers of a pool stand still in a hang: the queue of its time is worked
+ * off afterwards, one after the other, and a request whose turn would come too
+ * late costs no worker. */
+static void a_pool_stands_still(void **state)
+{
+    (void)state;
+    struct weir_storage_options options = {
+        .kind = WEIR_STORAGE_POOL,
+        .latency = 20 * MS,
+        .workers = 2,
+        .slowness = 1,
+        .hang_at = 60 * S,
+        .hang_for = 10 * S,
+    };
+    struct weir_storage *storage = weir_storage_new(&options);
+    /* ask() draws the same number each time, so each service is as long. */
+    weir_duration service = ask(storage, 10 * S), half = service / 2;
+    assert_compare(service, >=, 10 * MS);
+    assert_int_equal(ask(storage, 60 * S - service - 1), service);
+    /* Caught half-way. */
+    assert_int_equal(ask(storage, 60 * S - half), 10 * S + service);
+    /* Both workers are busy or stand still; so these are answered in pairs. */
+    assert_int_equal(ask(storage, 61 * S), 9 * S + service);
+    assert_int_equal(ask(storage, 62 * S), 8 * S - half + 2 * service);
+    weir_storage_free(storage);
+    options.workers = 1;
+    for (int leaves = 0; leaves < 2; leaves++) {
+        options.leaves_after = leaves == 0 ? 0 : 2 * S;
+        storage = weir_storage_new(&options);
+        assert_int_equal(ask(storage, 61 * S), 9 * S + (leaves ? 0 : service));
+        assert_int_equal(ask(storage, 69 * S), S + (leaves ? 1 : 2) * service);
+        assert_int_equal(ask(storage, 80 * S), service);
+        weir_storage_free(storage);
+    }
+}
+
 static void some_answers_are_slow(void **state)
 {
     (void)state;
@@ -153,6 +189,7 @@ int main(void)
         cmocka_unit_test(a_floor_is_the_least),
         cmocka_unit_test(it_is_slow_for_a_while_and_again),
         cmocka_unit_test(it_stands_still),
+        cmocka_unit_test(a_pool_stands_still),
         cmocka_unit_test(some_answers_are_slow),
         cmocka_unit_test(a_pool_answers_in_turn),
     };
