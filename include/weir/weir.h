@@ -781,8 +781,9 @@ struct weir_adaptive {
     double limit;       /* units in flight; below 1: one, part of the time */
     double before;      /* the limit before it last moved */
     const char *reason; /* why it moved: "initial" (it hasn't yet), "slow",
-                         * "dropped", "headroom", "measuring", "measured" or
-                         * "edited"; static */
+                         * "dropped", "headroom", "measuring", "measured",
+                         * "edited" or "resumed" (back where it was before the
+                         * dependency stood still); static */
     weir_instant moved_at;
     weir_duration latency; /* percentile of the last window; 0: none */
     uint64_t windows;      /* windows judged so far */

@@ -93,7 +93,7 @@ class Adaptive(Case):
         reasons = sum(self.metric(
             'weir_adaptive_processes{quota="db",reason="%s"}' % why)
             for why in ("initial", "slow", "dropped", "headroom", "measuring",
-                        "measured", "edited"))
+                        "measured", "edited", "resumed"))
         self.assertEqual(reasons, 1)
 
         # Quick again: the limit finds room.

@@ -19,13 +19,15 @@
  * race. A limit that falls below the units in flight takes nothing away: the
  * gate refuses until enough have left. Below one, a limit of f is one permit
  * that is given at most once every mean latency / f: 0.25 is one in flight,
- * then a pause of three times as long, and so f in flight on average. Twenty
- * processes in front of a storage that bears eleven requests need that: they
- * can't have one each. Above one, the fraction is one permit more, given as
- * rarely: on average it adds at most the fraction. A caller that arrives late
- * does not delay the next permit (by up to half a pause). However small the
- * limit, a pause is at most ten seconds, so that the gate notices when more is
- * possible.
+ * then a pause of three times as long, and so f in flight on average. The mean
+ * is that of answers: while nothing is answered, the one permit is in flight
+ * until its caller gives up, and so more than f on average, but never more than
+ * one. Twenty processes in front of a storage that bears eleven requests need
+ * that: they can't have one each. Above one, the fraction is one permit more,
+ * given as rarely: on average it adds at most the fraction. A caller that
+ * arrives late does not delay the next permit (by up to half a pause). However
+ * small the limit, a pause is at most ten seconds, so that the gate notices
+ * when more is possible.
  *
  * Groups. A permit may be of several units (a page and all of its queries): it
  * gets all of them or none. A group larger than the whole limit is let in when

@@ -63,6 +63,7 @@ const char *weir_limit_reason_text(enum weir_limit_reason reason)
         [WEIR_LIMIT_MEASURING] = "measuring",
         [WEIR_LIMIT_MEASURED] = "measured",
         [WEIR_LIMIT_EDITED] = "edited",
+        [WEIR_LIMIT_RESUMED] = "resumed",
     };
     weir_assert((unsigned)reason < WEIR_LIMIT_REASONS);
     return texts[reason];
@@ -405,7 +406,8 @@ bool weir_controller_sample(struct weir_controller *controller,
         shorter.latency = WEIR_LATENCY_MAX;
         sample = &shorter;
     }
-    note_mean(controller, sample->latency);
+    if (!weir_is_dropped(sample))
+        note_mean(controller, sample->latency);
     bool judged =
         controller_family(controller)->sample(controller, sample, now);
     weir_audit(is_limit_sound(controller));

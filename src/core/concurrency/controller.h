@@ -23,7 +23,8 @@
  *                 L + 1 where the limit is used
  *     target      windows of a count and an age: by  target, percentile
  *                 how far the percentile is from a
- *                 share of the target; fractions
+ *                 share of the target; fractions;
+ *                 after a stall back at once
  *     vegas       each answer: the queue that its    – (finds a knee, holds
  *                 latency beside the least shows     no target)
  *     gradient2   each answer: its latency beside a  –
@@ -43,6 +44,12 @@
  *   - The same options and calls give the same limits: chance comes from the
  *     options' seed. Nothing is allocated; the time a call takes is bounded.
  *   - A sample that is ignored changes nothing.
+ *   - target: after a stall (windows in which nothing is answered in time, and
+ *     most is dropped or overdue) the first answer within half of the setpoint
+ *     takes the limit back to where it was before the stall, never above. If
+ *     that is followed by a stall before a window has held the setpoint, the
+ *     next answer takes it back to half of that only. The windows of a stall
+ *     leave at least a sixteenth of the limit.
  *   - A 'now' before one given earlier counts as the latest one.
  *
  * Plain memory of the caller's, without pointers. One thread at a time; the
@@ -228,8 +235,9 @@ enum weir_limit_reason {
     WEIR_LIMIT_MEASURING,   /* low for a while, to find the least latency */
     WEIR_LIMIT_MEASURED,    /* back at the limit before that */
     WEIR_LIMIT_EDITED,      /* its bounds were changed */
+    WEIR_LIMIT_RESUMED,     /* back where it was: answers come again */
 };
-#define WEIR_LIMIT_REASONS 7
+#define WEIR_LIMIT_REASONS 8
 /* "slow", …; static texts. */
 const char *weir_limit_reason_text(enum weir_limit_reason reason);
 
@@ -252,8 +260,10 @@ struct weir_controller_view {
 void weir_controller_view(const struct weir_controller *controller,
                           struct weir_controller_view *out);
 
-/* The mean of recent latencies, ns, at least 1: for pauses and hints. Before
- * the first sample, the target, or 1 ms if there is none. */
+/* The mean of recent answers' latencies, ns, at least 1: for pauses and hints.
+ * Dropped requests aren't in it: how long callers wait in vain says nothing
+ * about when a permit will be free again. Before the first answer, the target,
+ * or 1 ms if there is none. */
 weir_duration weir_controller_mean(const struct weir_controller *controller);
 
 #endif /* WEIR_CONTROLLER_H */

@@ -10,12 +10,18 @@
 #include "core/concurrency/latency_window.h"
 
 struct weir_target_state {
-    weir_instant opened; /* the window */
-    weir_instant due;    /* when it is checked without a sample */
-    weir_instant cut_at; /* of the last decrease; 0: none */
-    weir_duration hold;  /* upper bound of the percentile */
-    uint32_t dropped;    /* of the window's samples */
-    uint32_t peak;       /* most in flight in it */
+    weir_instant opened;     /* the window */
+    weir_instant due;        /* when it is checked without a sample */
+    weir_instant cut_at;     /* requests begun before it show the state before:
+                              * the last decrease, resumption, or first answer
+                              * of a stall; 0: none */
+    weir_duration hold;      /* upper bound of the percentile */
+    uint32_t dropped;        /* of the window's samples */
+    uint32_t peak;           /* most in flight in it */
+    weir_instant in_time_at; /* of the last answer within 'hold'; 0: none */
+    double full;             /* limit before the stall, after a resumption half
+                              * of it; 0: nothing to go back to */
+    uint32_t stall;          /* enum stall of target.c */
 };
 
 struct weir_vegas_state {

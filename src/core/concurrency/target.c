@@ -29,6 +29,33 @@
  * Dropped requests count as slow, and as slow enough for the whole back-off: a
  * quick refusal is no sign of low load.
  *
+ * A stall. A window in which nothing is answered any more says *that* the
+ * dependency doesn't answer, not *how much* it bears: all of its requests fail
+ * at any limit. So the fall of the limit in such windows is provisional. The
+ * limit before the first of them is remembered ('full'), they leave a
+ * sixteenth of it, and the first answer within half of the setpoint takes it
+ * back at once. "Nothing is answered": most of the slow requests were dropped
+ * or are overdue, and since the slow ones began no answer was in time.
+ *
+ *     a stalled window    full = L, unless the stall goes on; L *= backoff, but
+ *                         not below full / 16
+ *     another window      full = 0; L as above
+ *     after a stalled one, of requests that began since then:
+ *     the first answer    within hold / 2:  L = full, full /= 2
+ *                         later:            L stays, a new window begins
+ *     others              within hold / 2:  L = full, full /= 2
+ *                         later:            count as ever
+ *
+ * So a late first answer only ends the silence: requests that began before it
+ * show the hang, like those before a decrease, and must not lower the limit of
+ * a dependency that is well again.
+ *
+ * A dependency that stops again under the resumed load is tried with half of
+ * it, a quarter and so on, until a window holds the setpoint. A resumption
+ * needs no room, as the sum of the remembered limits of all processes is the
+ * sum from before; and as they all come back at once, none finds the queue
+ * filled by the others and stays low.
+ *
  * The limit has fractions, and goes below one: of twenty processes that share a
  * storage for eleven none may have one for itself.
  * concurrency/concurrency_gate.h defines half a permit.
@@ -36,7 +63,15 @@
  * Rejected: adding one a window (above 100 it takes minutes, for twenty
  * processes it is twenty at once); a fixed back-off (0.5 gives a seventh of
  * the capacity away, 0.95 is over the target in each period of the saw-tooth);
- * windows of a count alone (see aimd.c). */
+ * windows of a count alone (see aimd.c). After a stall: climbing by tenths (100
+ * of 385/s in the first 5 s after a hang of 10 s, and the whole after a minute)
+ * or by doubling (of ten processes one that comes 200 ms after the others finds
+ * the queue full, and keeps a sixth of its share); any answer in time, not only
+ * one within half of the setpoint (with a time-out of 1.25 times the target a
+ * threefold slowdown looks like a hang, and the limit flaps: 10 to 12 of 15
+ * windows of 2 s over the target instead of 3 to 5); a memory for windows of
+ * slow answers too (a threefold slowdown would be undone). The figures are of
+ * lab/scenarios/adaptive-hang-pool.weir and of a model of it. */
 
 #include "core/concurrency/controller_internal.h"
 
@@ -45,6 +80,16 @@
 #define STEP 0.02 /* permits that a raised limit grows by, at least */
 #define EVEN 0.5  /* permits: see raise_limit() */
 #define FAR 1.25  /* setpoint / p from which the first climb is a doubling */
+/* setpoint / latency from which an answer ends a stall: with room for a
+ * doubling, which is a whole decrease. */
+#define QUICK 2.0
+#define FLOOR 16 /* 1 / the part of the limit that a stall leaves */
+
+enum stall {
+    STALL_NONE,      /* the last window wasn't stalled, or L is back */
+    STALL_SILENT,    /* it was, and no answer has come since */
+    STALL_ANSWERING, /* it was, and answers come, but late */
+};
 
 static weir_duration held(const struct weir_controller_options *options)
 {
@@ -57,6 +102,7 @@ static void open_window(struct weir_controller *controller, weir_instant now)
 {
     struct weir_target_state *target = &controller->target;
     weir_assert(controller->window->samples == 0 && target->hold > 0);
+    weir_assert(target->full > 0 || target->stall == STALL_NONE);
     target->opened = now;
     target->due = now + controller->options.window_min;
     target->dropped = 0;
@@ -107,15 +153,44 @@ static bool is_ripe(const struct weir_controller *controller, uint32_t overdue,
 
 /* ---- Decisions ---- */
 
+static void forget_stall(struct weir_target_state *target)
+{
+    target->full = 0;
+    target->stall = STALL_NONE;
+}
+
+/* ... or goes on: then what was remembered at its begin stays. */
+static void begin_stall(struct weir_target_state *target, double limit)
+{
+    if (target->full == 0)
+        target->full = limit;
+    target->stall = STALL_SILENT;
+    weir_assert(target->full > 0);
+}
+
+/* A window was over: was nothing answered in it? The first of a hang has
+ * answers too, from before it, so the slow ones' time counts, not the
+ * window's. */
+static bool is_stalled(const struct weir_target_state *target, bool dropped,
+                       weir_duration p, weir_instant now)
+{
+    return dropped && target->in_time_at + p <= now + target->hold;
+}
+
 static void fall(struct weir_controller *controller, double ratio, bool dropped,
                  weir_instant now)
 {
+    const struct weir_target_state *target = &controller->target;
     double before = controller->limit;
     double backoff = controller->options.backoff;
     /* The count was over; the mean of its bin may not be. */
     ratio = weir_smaller(ratio, 1);
     ratio = ratio > backoff ? ratio : backoff;
-    weir_controller_move(controller, before * ratio,
+    double after = before * ratio;
+    double least = target->stall == STALL_NONE
+                       ? 0
+                       : weir_smaller(before, target->full / FLOOR);
+    weir_controller_move(controller, after > least ? after : least,
                          dropped ? WEIR_LIMIT_DROPPED : WEIR_LIMIT_SLOW, now);
     weir_assert(controller->limit <= before);
     controller->target.cut_at = now;
@@ -147,9 +222,15 @@ static void judge_window(struct weir_controller *controller, weir_instant now)
     double p = view->latency > 0 ? (double)view->latency : 1;
     double ratio = (double)target->hold / p;
     weir_assert(view->samples > 0 && ratio > 0);
-    if (view->slow >=
-        weir_latency_window_trip(view->samples, controller->millionths))
-        fall(controller, ratio, 2 * target->dropped >= view->slow, now);
+    bool over = view->slow >=
+                weir_latency_window_trip(view->samples, controller->millionths);
+    bool dropped = 2 * target->dropped >= view->slow;
+    if (!over || !is_stalled(target, dropped, view->latency, now))
+        forget_stall(target);
+    else
+        begin_stall(target, controller->limit);
+    if (over)
+        fall(controller, ratio, dropped, now);
     else if (2.0 * target->peak >= controller->limit)
         raise_limit(controller, ratio, now);
     open_window(controller, now);
@@ -203,6 +284,52 @@ static weir_duration latency_to_judge(const struct weir_controller *controller,
                                            : WEIR_LATENCY_MAX;
 }
 
+/* The first quick answer of a stall. Half of the remembered limit stays
+ * remembered, until a window shows that the dependency bears the whole. */
+static void resume_limit(struct weir_controller *controller, weir_instant now)
+{
+    struct weir_target_state *target = &controller->target;
+    weir_assert(target->full > 0);
+    double limit = controller->limit;
+    weir_controller_move(controller,
+                         limit > target->full ? limit : target->full,
+                         WEIR_LIMIT_RESUMED, now);
+    target->full /= 2;
+    target->stall = STALL_NONE;
+}
+
+/* An answer to a request that began since the last decrease of a stall. Returns
+ * whether it begins a new window; then it isn't counted. */
+static bool answer_in_stall(struct weir_controller *controller,
+                            weir_duration latency, weir_instant now)
+{
+    struct weir_target_state *target = &controller->target;
+    weir_assert(target->stall != STALL_NONE && target->full > 0);
+    if (QUICK * (double)latency <= (double)target->hold)
+        resume_limit(controller, now);
+    else if (target->stall == STALL_SILENT)
+        target->stall = STALL_ANSWERING;
+    else
+        return false;
+    target->cut_at = now;
+    weir_latency_window_clear(controller->window);
+    open_window(controller, now);
+    return true;
+}
+
+static void count_sample(struct weir_controller *controller,
+                         const struct weir_sample *sample, weir_instant now)
+{
+    struct weir_target_state *target = &controller->target;
+    bool dropped = weir_is_dropped(sample);
+    bool slow = dropped || sample->latency > target->hold;
+    weir_latency_window_add(controller->window,
+                            latency_to_judge(controller, sample), slow, 1);
+    target->dropped += dropped ? 1 : 0;
+    if (!slow)
+        target->in_time_at = now;
+}
+
 static bool sample_target(struct weir_controller *controller,
                           const struct weir_sample *sample, weir_instant now)
 {
@@ -211,11 +338,10 @@ static bool sample_target(struct weir_controller *controller,
     weir_instant begun = weir_before(now, sample->latency);
     if (begun < target->cut_at)
         return false;
-    bool dropped = weir_is_dropped(sample);
-    weir_latency_window_add(controller->window,
-                            latency_to_judge(controller, sample),
-                            dropped || sample->latency > target->hold, 1);
-    target->dropped += dropped ? 1 : 0;
+    if (target->stall != STALL_NONE && !weir_is_dropped(sample) &&
+        answer_in_stall(controller, sample->latency, now))
+        return true;
+    count_sample(controller, sample, now);
     if (sample->in_flight > target->peak)
         target->peak = sample->in_flight;
     return is_ripe(controller, 0, now) &&

@@ -52,7 +52,7 @@
 #include "core/table/table_sync.h"
 
 #define WEIR_TABLE_MAGIC 0x5745495254424c31ull /* "WEIRTBL1" */
-#define WEIR_TABLE_LAYOUT 11
+#define WEIR_TABLE_LAYOUT 12
 
 /* A 32-bit float format for distances that may be rounded: 26 bits of mantissa,
  * 6 of exponent; decodes in two operations. */

@@ -314,6 +314,28 @@ static void test_a_quarter(void **state)
     assert_true(enter(0, 1));
 }
 
+/* The pause is of answers' latency: callers that give up after two seconds
+ * don't delay the next permit by eight. */
+static void test_a_quarter_of_time_outs(void **state)
+{
+    (void)state;
+    struct weir_concurrency_gate_options options;
+    weir_concurrency_gate_defaults(&options, WEIR_CONTROLLER_TARGET);
+    options.controller.initial = 0.25;
+    options.controller.target = 100 * MS;
+    options.controller.window_min = options.controller.window_max =
+        500 * WEIR_SECOND;
+    make(&options);
+    for (int i = 0; i < 20; i++) {
+        assert_true(enter(0, 0));
+        assert_false(enter(0, 1));
+        now += 2 * WEIR_SECOND;
+        assert_false(enter(0, 1)); /* it is still in flight */
+        leave(0, WEIR_SAMPLE_DROPPED);
+    }
+    assert_true(enter(0, 0));
+}
+
 static void test_groups_are_all_or_none(void **state)
 {
     (void)state;
@@ -545,6 +567,7 @@ int main(void)
         GATE(test_age_of_the_oldest),
         GATE(test_fractions_hold_on_average),
         GATE(test_a_quarter),
+        GATE(test_a_quarter_of_time_outs),
         GATE(test_groups_are_all_or_none),
         GATE(test_shares),
         GATE(test_batch_borrows_and_live_is_sure),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_controller.c - each controller compared with its original.
+ * test_controller.c - each controller compared with its original; target after
+ * a stall is in test_target_stall.c.
  *
  * Numbers called 'upstream' are expectations of the original's own tests; the
  * others are derived by hand from the original's formulas. */
@@ -13,66 +14,7 @@
 #include <cmocka.h>
 
 #include "compare.h"
-#include "core/concurrency/controller_internal.h"
-
-#define MS WEIR_MILLISECOND
-#define NEAR(a, b) assert_float_equal((float)(a), (float)(b), 1e-4f)
-
-static uint64_t block[WEIR_CONTROLLER_SIZE_MAX / 8];
-static weir_instant clock_now;
-
-static struct weir_controller_options usual(enum weir_controller_kind kind,
-                                            double initial, double min,
-                                            double max)
-{
-    struct weir_controller_options options;
-    weir_controller_defaults(&options, kind);
-    assert_int_equal(weir_controller_check(&options, NULL), WEIR_OK);
-    options.initial = initial;
-    options.min = min;
-    options.max = max;
-    return options;
-}
-
-static struct weir_controller *made(
-    const struct weir_controller_options *options)
-{
-    struct weir_diag diag = { 0 };
-    if (weir_controller_check(options, &diag) != WEIR_OK)
-        fail_msg("%s", diag.text);
-    memset(block, 0xa5, sizeof(block));
-    clock_now = 1000 * WEIR_SECOND;
-    return weir_controller_init(block, options, clock_now);
-}
-
-static double limit_of(const struct weir_controller *c)
-{
-    return weir_controller_limit(c);
-}
-
-static double feed(struct weir_controller *c, weir_duration latency,
-                   uint32_t in_flight, enum weir_sample_outcome outcome)
-{
-    struct weir_sample sample = { .latency = latency,
-                                  .in_flight = in_flight,
-                                  .left = in_flight > 0 ? in_flight - 1 : 0,
-                                  .outcome = outcome };
-    clock_now += MS;
-    weir_controller_sample(c, &sample, clock_now);
-    return limit_of(c);
-}
-
-static double ok(struct weir_controller *c, weir_duration latency,
-                 uint32_t in_flight)
-{
-    return feed(c, latency, in_flight, WEIR_SAMPLE_SUCCESS);
-}
-
-static double dropped(struct weir_controller *c, weir_duration latency,
-                      uint32_t in_flight)
-{
-    return feed(c, latency, in_flight, WEIR_SAMPLE_DROPPED);
-}
+#include "controller_samples.h"
 
 /* ---- none, request ---- */
 
@@ -565,35 +507,6 @@ static void test_envoy_probes_on_time(void **state)
 
 /* ---- target ---- */
 
-/* 'count' answers that begin and end within 'span', evenly. */
-static void answers(struct weir_controller *c, uint32_t count,
-                    weir_duration latency, uint32_t slow, weir_duration late,
-                    weir_duration span)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        clock_now += span / count;
-        struct weir_sample sample = {
-            .latency = i < slow ? late : latency,
-            .in_flight = 20,
-        };
-        weir_controller_sample(c, &sample, clock_now);
-    }
-}
-
-static struct weir_controller *target_made(double initial)
-{
-    struct weir_controller_options o =
-        usual(WEIR_CONTROLLER_TARGET, initial, WEIR_PERMITS_MIN, 10000);
-    return made(&o);
-}
-
-static uint64_t windows_of(const struct weir_controller *c)
-{
-    struct weir_controller_view view;
-    weir_controller_view(c, &view);
-    return view.windows;
-}
-
 /* By count and age: each alone doesn't close a window. */
 static void test_target_windows(void **state)
 {
@@ -756,6 +669,19 @@ static void test_drops_are_slow(void **state)
 
 /* ---- Invariants of all kinds ---- */
 
+/* Of target: 'most' is the highest limit so far, 'cut_at' was its value. */
+static void check_stall(const struct weir_controller *c, bool drops,
+                        double before, double most, weir_instant cut_at)
+{
+    const struct weir_target_state *target = &c->target;
+    assert_true(target->full > 0 || target->stall == 0);
+    assert_true(drops || target->full == 0);
+    assert_compare(target->full, <=, most);
+    assert_true(target->cut_at >= cut_at);
+    bool rose = c->limit > before;
+    assert_true(!rose || c->view.reason == WEIR_LIMIT_ROOM || c->limit <= most);
+}
+
 static struct weir_sample random_sample(struct weir_rng *rng)
 {
     static const enum weir_sample_outcome outcomes[] = { WEIR_SAMPLE_SUCCESS,
@@ -773,13 +699,13 @@ static struct weir_sample random_sample(struct weir_rng *rng)
 
 /* Under any load the limit stays within its bounds, and the same seed gives the
  * same limit. */
-static double history(enum weir_controller_kind kind, uint64_t seed)
+static double history(enum weir_controller_kind kind, bool drops, uint64_t seed)
 {
     struct weir_controller_options o;
     weir_controller_defaults(&o, kind);
     struct weir_controller *c = made(&o);
     struct weir_rng rng = { seed };
-    double sum = 0;
+    double sum = 0, most = o.initial;
     for (int i = 0; i < 20000; i++) {
         struct weir_sample sample = random_sample(&rng);
         clock_now += weir_rng_next(&rng) >> (20 + weir_rng_below(&rng, 44));
@@ -788,7 +714,12 @@ static double history(enum weir_controller_kind kind, uint64_t seed)
             .count = (uint32_t)weir_rng_below(&rng, 3),
             .age = sample.latency,
         };
+        if (!drops) {
+            sample.outcome = WEIR_SAMPLE_SUCCESS;
+            overdue.count = 0;
+        }
         double before = limit_of(c);
+        weir_instant cut_at = c->target.cut_at;
         if (weir_rng_below(&rng, 4) == 0)
             weir_controller_tick(c, &overdue, at);
         else
@@ -801,6 +732,9 @@ static double history(enum weir_controller_kind kind, uint64_t seed)
         weir_controller_view(c, &view);
         assert_compare(view.slow, <=, view.samples);
         assert_true(limit == before || view.reason != WEIR_LIMIT_INITIAL);
+        if (kind == WEIR_CONTROLLER_TARGET)
+            check_stall(c, drops, before, most, cut_at);
+        most = limit > most ? limit : most;
         sum += limit;
     }
     return sum;
@@ -811,8 +745,10 @@ static void test_any_history(void **state)
     (void)state;
     for (unsigned kind = 0; kind < WEIR_CONTROLLER_KINDS; kind++)
         for (uint64_t seed = 1; seed <= 20; seed++) {
-            double sum = history((enum weir_controller_kind)kind, seed);
-            NEAR(sum - history((enum weir_controller_kind)kind, seed), 0);
+            enum weir_controller_kind this = (enum weir_controller_kind)kind;
+            double sum = history(this, true, seed);
+            NEAR(sum - history(this, true, seed), 0);
+            history(this, false, seed);
         }
 }
 
