@@ -192,7 +192,7 @@ static const struct weir_model_metric metrics[] = {
     { "back_done_rps",
       "bulk answered in time a second, for 'grace' from the change's end" },
     { "back_windows_over",
-      "windows of 2 s from then on with a p95 over the target" },
+      "windows of 15 s from then on with a p95 over the target" },
     { "share_min", "least bulk answered by a process, of the mean, from 20 s "
                    "after then on" },
     { "share_max", "the same, most" },

@@ -20,8 +20,7 @@
 #include "lab/memory.h"
 
 #define WINDOW (15 * WEIR_SECOND)
-#define TICK (WEIR_SECOND / 10) /* unit of phases' lengths */
-#define BACK_WINDOW (2 * WEIR_SECOND)
+#define TICK (WEIR_SECOND / 10)         /* unit of phases' lengths */
 #define SHARES_AFTER (20 * WEIR_SECOND) /* the end of the change */
 
 enum phase {
@@ -55,7 +54,7 @@ struct weir_adaptive_look {
     /* From the end of the first change on: */
     struct latencies back_window;
     weir_instant back_end;      /* of the present window; 0: no end */
-    uint64_t back_windows_over; /* of BACK_WINDOW */
+    uint64_t back_windows_over; /* from then on */
     uint64_t back_done;         /* in 'grace' */
     double done_by[WEIR_PLANT_INSTANCES_MAX]; /* after SHARES_AFTER */
     double limit[WEIR_PLANT_INSTANCES_MAX];   /* as last read */
@@ -83,7 +82,7 @@ struct weir_adaptive_look *weir_adaptive_look_new(
         .limit_at_change = NAN,
     };
     if (phases->lasts > 0)
-        look->back_end = phases->change + phases->lasts + BACK_WINDOW;
+        look->back_end = phases->change + phases->lasts + WINDOW;
     return look;
 }
 
@@ -212,7 +211,7 @@ static void close_back_window(struct weir_adaptive_look *look)
     double p95 = percentile(&look->back_window, 95);
     look->back_windows_over += p95 > target_ms(look) ? 1 : 0;
     look->back_window.count = 0;
-    look->back_end += BACK_WINDOW;
+    look->back_end += WINDOW;
 }
 
 static void close_bin(struct weir_adaptive_look *look)
