@@ -128,8 +128,7 @@ static void the_same_seed_is_the_same_run(void **state)
 /* ---- The claims ---- */
 
 /* Wishes that can't be met together with the target, as adaptive-scale.weir
- * explains; and the last
- * one isn't met without a hang either. */
+ * explains; and the last one isn't met without a hang either. */
 static const char *const wishes[] = {
     "target, 10: of 55.6/s, 52 evenly, 49 by chance",
     "target, 20: of 55.6/s, 52 evenly, 49 by chance",
