@@ -48,7 +48,9 @@
  *
  * So a late first answer only ends the silence: requests that began before it
  * show the hang, like those before a decrease, and must not lower the limit of
- * a dependency that is well again.
+ * a dependency that is well again. (Without that the worst of ten processes has
+ * 0.34 of its share after a hang of 10 s instead of 0.62, which it also has
+ * without a hang: adaptive-hang-pool, served_10s, means of five seeds.)
  *
  * A dependency that stops again under the resumed load is tried with half of
  * it, a quarter and so on, until a window holds the setpoint. A resumption
