@@ -95,7 +95,7 @@ static bool same_report(const Weir__V1__Report *theirs,
         theirs->lacking != ours->lacking ||
         theirs->overflowed != ours->overflowed ||
         theirs->passes_on_full != ours->passes_on_full ||
-        theirs->few_roots != ours->few_roots ||
+        theirs->few_roots != ours->few_roots || theirs->echo_ns != ours->echo ||
         theirs->carried != ours->carried ||
         theirs->table_full != ours->no_room || theirs->again != ours->again ||
         !same_text(theirs->below, ours->below) ||
@@ -121,7 +121,7 @@ static bool same_fills(const Weir__V1__Fills *theirs,
         theirs->stamp != ours->stamp ||
         theirs->report_backoff_ns != ours->report_backoff ||
         theirs->limiters != ours->limiters || theirs->roots != ours->roots ||
-        theirs->top_age_ns != ours->top_age ||
+        theirs->top_age_ns != ours->top_age || theirs->age_ns != ours->age ||
         theirs->n_slot_steps != ours->count || theirs->n_fill != ours->count ||
         theirs->n_slack != ours->count ||
         (theirs->n_pace != 0 && theirs->n_pace != ours->count) ||

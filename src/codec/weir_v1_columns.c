@@ -44,6 +44,7 @@ enum {
     REPORT_OVERFLOWED = 14,
     REPORT_PASSES_ON_FULL = 15,
     REPORT_FEW_ROOTS = 16,
+    REPORT_ECHO = 17,
 
     COUNTS_SLOT_STEPS = 1,
     COUNTS_PASSED = 2,
@@ -71,6 +72,7 @@ enum {
     FILLS_TOP_AGE = 11,
     FILLS_DENIED = 12,
     FILLS_ROOTS = 13,
+    FILLS_AGE = 14,
 };
 
 /* ---- The fields, with columns as bytes ---- */
@@ -109,6 +111,7 @@ static const struct weir_proto_field report_fields[] = {
     { REPORT_OVERFLOWED, NUMBER(report.overflowed) },
     { REPORT_PASSES_ON_FULL, FLAG(report.passes_on_full) },
     { REPORT_FEW_ROOTS, NUMBER(report.few_roots) },
+    { REPORT_ECHO, NUMBER(report.echo) },
 };
 static const struct weir_proto_message report_message = { FIELDS(
     report_fields) };
@@ -155,6 +158,7 @@ static const struct weir_proto_field fills_fields[] = {
     { FILLS_TOP_AGE, NUMBER(fills.top_age) },
     COLUMN(FILLS_DENIED),
     { FILLS_ROOTS, NUMBER(fills.roots) },
+    { FILLS_AGE, NUMBER(fills.age) },
 };
 static const struct weir_proto_message fills_message = { FIELDS(fills_fields) };
 #undef THIS
@@ -385,6 +389,20 @@ static void size_counts(const struct weir_report *report,
     *out = sizes;
 }
 
+/* A number in a field from 16 on: its key is of two bytes. */
+static size_t far_number_size(uint64_t value)
+{
+    return value == 0 ? 0 : 2 + weir_varint_size(value);
+}
+
+static uint8_t *put_far_number(uint8_t *p, unsigned number, uint64_t value)
+{
+    if (value == 0)
+        return p;
+    p = weir_varint_put(p, number << 3 | WEIR_WIRE_VARINT);
+    return weir_varint_put(p, value);
+}
+
 static size_t report_size(const struct weir_report *report,
                           const struct weir_v1_sizes *sizes)
 {
@@ -396,8 +414,8 @@ static size_t report_size(const struct weir_report *report,
                   weir_wire_number_size(report->lacking) +
                   weir_wire_number_size(report->overflowed) +
                   weir_wire_number_size(report->passes_on_full) +
-                  (report->few_roots > 0) +
-                  weir_wire_number_size(report->few_roots) +
+                  far_number_size(report->few_roots) +
+                  far_number_size(report->echo) +
                   weir_wire_number_size(report->carried) +
                   weir_wire_number_size(report->no_room) +
                   weir_wire_number_size(report->again) +
@@ -469,15 +487,6 @@ static uint8_t *put_counts(const struct weir_report *report,
     return p;
 }
 
-/* Its key is of two bytes. */
-static uint8_t *put_few_roots(uint8_t *p, uint32_t few)
-{
-    if (few == 0)
-        return p;
-    p = weir_varint_put(p, REPORT_FEW_ROOTS << 3 | WEIR_WIRE_VARINT);
-    return weir_varint_put(p, few);
-}
-
 uint8_t *weir_v1_report_put(const struct weir_report *report,
                             const struct weir_v1_sizes *sizes, uint8_t *p)
 {
@@ -489,7 +498,8 @@ uint8_t *weir_v1_report_put(const struct weir_report *report,
     p = weir_wire_put_number(p, REPORT_LACKING, report->lacking);
     p = weir_wire_put_number(p, REPORT_OVERFLOWED, report->overflowed);
     p = weir_wire_put_number(p, REPORT_PASSES_ON_FULL, report->passes_on_full);
-    p = put_few_roots(p, report->few_roots);
+    p = put_far_number(p, REPORT_FEW_ROOTS, report->few_roots);
+    p = put_far_number(p, REPORT_ECHO, report->echo);
     p = weir_wire_put_number(p, REPORT_NO_ROOM, report->no_room);
     p = weir_wire_put_number(p, REPORT_AGAIN, report->again);
     p = weir_wire_put_text(p, REPORT_BELOW, report->below);
@@ -649,6 +659,7 @@ size_t weir_v1_fills_size(const struct weir_fills *fills,
            weir_wire_number_size(fills->report_backoff) +
            weir_wire_number_size(fills->limiters) +
            weir_wire_number_size(fills->roots) +
+           weir_wire_number_size(fills->age) +
            weir_wire_number_size(fills->answer) +
            weir_wire_number_size(fills->top_age) + out->total;
 }
@@ -703,6 +714,7 @@ uint8_t *weir_v1_fills_put(const struct weir_fills *fills,
     p = weir_wire_put_number(p, FILLS_REPORT_BACKOFF, fills->report_backoff);
     p = weir_wire_put_number(p, FILLS_LIMITERS, fills->limiters);
     p = weir_wire_put_number(p, FILLS_ROOTS, fills->roots);
+    p = weir_wire_put_number(p, FILLS_AGE, fills->age);
     p = put_fill_rows(fills, sizes, p);
     p = put_list(fills->unknown, fills->unknown_count, FILLS_UNKNOWN, sizes, p);
     p = weir_wire_put_number(p, FILLS_ANSWER, fills->answer);

@@ -96,6 +96,7 @@ static void random_report(struct weir_rng *rng, struct rows *rows,
                     .passes_on_full = weir_rng_below(rng, 2),
                     .few_roots =
                         weir_rng_below(rng, 2) ? (uint32_t)some(rng) : 0,
+                    .echo = weir_rng_below(rng, 2) ? some(rng) : 0,
                     .carried = carried,
                     .no_room = weir_rng_below(rng, 2),
                     .again = weir_rng_below(rng, 2),
@@ -139,6 +140,7 @@ static void random_fills(struct weir_rng *rng, struct rows *rows,
                    .limiters = (uint32_t)some(rng),
                    .roots = weir_rng_below(rng, 2) ? (uint32_t)some(rng) : 0,
                    .top_age = weir_rng_below(rng, 2) ? some(rng) : 0,
+                   .age = weir_rng_below(rng, 2) ? some(rng) : 0,
                    .count = count,
                    .fills = rows->fills,
                    .unknown_count = unknown,
@@ -376,6 +378,33 @@ static void test_welcome(void **state)
     assert_int_equal(
         weir_v1_decode(bench->bytes, size, false, &bench->arena, &out),
         WEIR_EPROTOCOL);
+}
+
+/* An older peer sends no 'echo' and no 'age', and skips those that it gets:
+ * the fields cost nothing if they are 0, and all else is as it was. */
+static void test_ages_are_optional(void **state)
+{
+    struct bench *bench = *state;
+    struct weir_message report = { .type = WEIR_MESSAGE_REPORT,
+                                   .report = { .number = 3 } };
+    struct weir_message fills = { .type = WEIR_MESSAGE_FILLS,
+                                  .fills = { .number = 3 } };
+    struct weir_message out;
+    size_t report_size = weir_v1_size(&report);
+    size_t fills_size = weir_v1_size(&fills);
+    round_trip(bench, &report, &out);
+    assert_int_equal(out.report.echo, 0);
+    round_trip(bench, &fills, &out);
+    assert_int_equal(out.fills.age, 0);
+    report.report.echo = fills.fills.age = 100;
+    assert_int_equal(weir_v1_size(&report), report_size + 3);
+    assert_int_equal(weir_v1_size(&fills), fills_size + 2);
+    report.report.lead = 7; /* the root's own */
+    round_trip(bench, &report, &out);
+    assert_int_equal(out.report.echo, 100);
+    assert_int_equal(out.report.lead, 0);
+    round_trip(bench, &fills, &out);
+    assert_int_equal(out.fills.age, 100);
 }
 
 /* A quota with nothing at its default, a template with all, a removal. */
@@ -913,6 +942,7 @@ int main(void)
         cmocka_unit_test(test_carry_without_carried_is_refused),
         cmocka_unit_test(test_hello),
         cmocka_unit_test(test_welcome),
+        cmocka_unit_test(test_ages_are_optional),
         cmocka_unit_test(test_quotas),
         cmocka_unit_test(test_quotas_of_each_algorithm),
         cmocka_unit_test(test_damaged_messages),

@@ -127,6 +127,7 @@ static void feed_root(struct weir_root *root, struct weir_region *region,
             .number = number(in) % 8,
             .epoch = number(in),
             .late_from = number(in),
+            .echo = in->leases ? number(in) : 0,
             .announce_count = number(in) % ROWS,
             .announces = announces,
             .count = number(in) % ROWS,
@@ -432,6 +433,7 @@ static void feed_limiter(struct weir_limiter *limiter,
             .fills = fills,
         };
         message.fills.top_age = message.fills.stamp;
+        message.fills.age = message.fills.stamp;
         for (size_t i = 0; i < message.fills.count; i++)
             fills[i] = (struct weir_fill){ (uint32_t)number(in) % SLOTS,
                                            (int64_t)number(in), number(in),

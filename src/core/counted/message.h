@@ -47,10 +47,9 @@
  *    has the epoch that the limiter has reached. After a loss the root starts
  *    again from there.
  *
- * Messages are plain values. Arrays and texts in them are borrowed: they belong
- * to the function that made the message, until its next call. Fills are in
- * 1/1024 units (WEIR_FILL_ONE), ages and waits in nanoseconds; no instant ever
- * travels. */
+ * Arrays and texts in messages are borrowed: they belong to the function that
+ * made the message, until its next call. Fills are in 1/1024 units, ages and
+ * waits in nanoseconds; no instant ever travels. */
 
 #ifndef WEIR_MESSAGE_H
 #define WEIR_MESSAGE_H
@@ -70,6 +69,7 @@
 #define WEIR_PACE_SPAN ((weir_duration)1 << WEIR_PACE_SHIFT) /* 8.6 s */
 #define WEIR_PACE_MAX ((uint64_t)1 << 40)
 #define WEIR_AHEAD_MAX ((uint64_t)1 << 44)
+#define WEIR_LEAD_MAX (30 * WEIR_SECOND) /* of a count (merge.c, Lead) */
 /* A pace is valid for this many report intervals without a report. */
 #define WEIR_PACE_INTERVALS 2
 
@@ -77,8 +77,7 @@
 #define WEIR_REPORT_COUNTS_MAX 8192
 #define WEIR_REPORT_ANNOUNCES_MAX 2048
 #define WEIR_FILLS_MAX 8192
-/* Bound on the slots that a limiter announces on a link in a second, on
- * average, however many new names callers use. */
+/* Most slots that a limiter announces on a link in a second, on average. */
 #define WEIR_ANNOUNCES_PER_S 20000
 #define WEIR_QUOTAS_MAX 512
 #define WEIR_ASKS_MAX 1024 /* in a message, and unanswered in a limiter */
@@ -227,9 +226,10 @@ struct weir_report {
     uint64_t overflowed;     /* requests by names without room, in total */
     bool passes_on_full;     /* on_full of these is `pass`, not `refuse` */
     uint32_t few_roots;      /* roots connected, if there are more; else 0 */
-    bool carried;            /* the root is this limiter's carrier */
-    /* A quota of the limiter's table below a name that this root denied;
-     * absent: none. */
+    weir_duration echo; /* the root's age when they were made; 0: unknown */
+    weir_duration lead; /* not sent: the root's reckoning (merge.c, Lead) */
+    bool carried;       /* the root is this limiter's carrier */
+    /* Of its table, a quota below a name that this root denied, or absent. */
     struct weir_text below;
     size_t announce_count;
     const struct weir_announce *announces;
@@ -252,10 +252,10 @@ struct weir_fills {
     bool answer;     /* answers report 'number'; else pushed after it */
     uint64_t number; /* the last report taken */
     uint64_t stamp;  /* rises with every fills message of a session */
-    /* Shortest interval between reports that the root asks for; 0: none. */
-    weir_duration report_backoff;
-    uint32_t limiters;     /* connected to this root */
-    uint32_t roots;        /* on this root's store; 0: not known */
+    weir_duration report_backoff; /* shortest interval between reports */
+    uint32_t limiters;            /* connected to this root */
+    uint32_t roots;               /* on this root's store; 0: not known */
+    weir_duration age;            /* of the root by then; 0: an older root */
     weir_duration top_age; /* how long the topmost root has been silent beyond
                             * the usual; 0: this root is topmost, or has just
                             * received from it; WEIR_NEVER: it never has */
