@@ -2,8 +2,9 @@
  * lab/check_agreement.c - limiters hold the fills that roots send, and in the
  * end roots and limiters agree with the truth.
  *
- * Whenever a limiter takes a root's fill, its bucket holds that fill and the
- * units counted since, or more (another root may have told more).
+ * Whenever a limiter takes the fill of a root that limits it, its bucket holds
+ * that fill and the units counted since, or more (another root may have told
+ * more).
  *
  * When the network is whole and no requests are made, within WEIR_CHECK_SETTLE
  *
@@ -13,7 +14,8 @@
  *         arose: not less, and more only by the units that leaked from the
  *         truth while counts were in transit
  *     every limiter that a root has sent a fill since holds that root's bucket,
- *         up to changes too small to send, either way: the grain of the room
+ *         up to changes too small to send, either way: the grain of the room;
+ *         unless the root is overloaded and another one isn't
  *
  * A doubt arises when a living root can no longer know all units: counts that
  * died with a limiter before that root heard of them (another root may have),
@@ -124,7 +126,8 @@ static void check_limiter_fill(struct weir_check *check, uint32_t limiter,
                         weir_check_ahead(check, quota);
         most = fmax(most, held.fill + untold);
         check->stats.ends++;
-        if (own < held.fill - untold)
+        if (own < held.fill - untold &&
+            !weir_check_passed_over(check, limiter, r, slot))
             weir_check_fail(
                 check, NAME,
                 "in the end limiter%u holds %.3f units of \"%s\", and "

@@ -175,7 +175,9 @@ struct weir_check {
                                   * they lost */
     weir_duration lateness;      /* longest gap between two reports */
     weir_duration pace_good;     /* for so long a silent limiter's pace is
-                                  * presumed */
+                                  * presumed at least … */
+    weir_duration relied;        /* … and the longest that a limiter relied on
+                                  * that */
     weir_duration travel;        /* longest transit of a fill that was taken */
     uint64_t lost;               /* messages, when last read */
     weir_instant lost_at;
@@ -208,6 +210,10 @@ static inline weir_instant weir_check_root_now(const struct weir_check *check,
 void weir_check_fail(struct weir_check *check, const char *checker,
                      const char *what, ...)
     __attribute__((format(printf, 3, 4)));
+/* Whether the limiter ignores this overloaded root for the slot, because
+ * another root that isn't overloaded has sent a fill. */
+bool weir_check_passed_over(const struct weir_check *check, uint32_t limiter,
+                            uint32_t root, const struct check_slot *slot);
 /* Leaks the bucket until 'now'. */
 void weir_check_leak(struct check_bucket *bucket, double per_ns,
                      weir_instant now);

@@ -70,7 +70,7 @@
 static double astray(const struct weir_check *check, uint64_t pace)
 {
     double off = (double)(check->ahead + check->behind);
-    return check_paced(pace, fmin(off, (double)check->pace_good));
+    return check_paced(pace, fmin(off, (double)check->relied));
 }
 
 /* Whether every limiter decides by the quota's current rule. */
@@ -135,22 +135,6 @@ static bool resume_bound(struct weir_check *check, struct check_quota *quota,
     return true;
 }
 
-/* Whether the limiter ignores this overloaded root's slack for the slot,
- * because another root that isn't overloaded has told one. */
-static bool is_passed_over(const struct weir_check *check, uint32_t limiter,
-                           uint32_t root, const struct check_slot *slot)
-{
-    const struct check_link *links = check->limiters[limiter].link;
-    if (!links[root].backs_off)
-        return false;
-    for (uint32_t r = 0; r < check->root_count; r++) {
-        if (weir_fleet_linked(check->fleet, limiter, r) &&
-            !links[r].backs_off && slot->sent[r].sent)
-            return true;
-    }
-    return false;
-}
-
 /* Whether the root's slack certainly limits the limiter. With several roots,
  * the slack of a root that hasn't answered lately or is overloaded may not. */
 static bool slack_limits(const struct weir_check *check, uint32_t limiter,
@@ -166,17 +150,19 @@ static bool slack_limits(const struct weir_check *check, uint32_t limiter,
         return false;
     return check->root_count == 1 ||
            (now >= link->unruly_until && now - link->answered_at < PATIENCE &&
-            !is_passed_over(check, limiter, root, slot));
+            !weir_check_passed_over(check, limiter, root, slot));
 }
 
-/* Whether the root has heard from the limiter lately. */
+/* Whether the root has heard from the limiter lately: within the time for which
+ * the limiter relies on its paces. */
 static bool has_reported(const struct weir_check *check, uint32_t limiter,
                          uint32_t root, const struct check_slot *slot)
 {
     const struct check_link *link = &check->limiters[limiter].link[root];
     weir_duration silent = weir_fleet_now(check->fleet) - link->reported_at;
     return slack_limits(check, limiter, root, slot) &&
-           silent < check->pace_good;
+           silent < weir_limiter_relies(
+                        weir_fleet_limiter(check->fleet, limiter), root);
 }
 
 /* Units that the root has neither heard of nor presumes. */
@@ -313,6 +299,7 @@ void weir_check_unseen_welcome(struct weir_check *check, uint32_t limiter,
     const struct weir_settings *settings = &message->welcome.settings;
     check->slack_on = settings->slack;
     check->pace_good = WEIR_PACE_INTERVALS * settings->report_interval;
+    check->relied = weir_longer(check->relied, check->pace_good);
     check->extrapolates =
         settings->correction_auto || settings->correction_ppm > 0;
     link->session = message->session;
@@ -484,6 +471,8 @@ void weir_check_unseen_fills(struct weir_check *check, uint32_t limiter,
         weir_check_bounds_answered(check, limiter, root);
     if (fills->answer)
         note_fill_answer(check, limiter, link);
+    const struct weir_limiter *node = weir_fleet_limiter(check->fleet, limiter);
+    check->relied = weir_longer(check->relied, weir_limiter_relies(node, root));
     forget_unknown(check, limiter, root, fills);
     struct weir_table *table = weir_fleet_table(check->fleet, limiter);
     for (size_t i = 0; i < fills->count; i++) {
@@ -497,7 +486,9 @@ void weir_check_unseen_fills(struct weir_check *check, uint32_t limiter,
             continue;
         double slack = (double)fill->slack / WEIR_FILL_ONE;
         struct check_sent *sent = &slot->sent[root];
-        weir_check_agreement_received(check, limiter, root, fill, quota);
+        /* Of a root that doesn't limit it, a limiter follows no fill. */
+        if (slack_limits(check, limiter, root, slot))
+            weir_check_agreement_received(check, limiter, root, fill, quota);
         note_travel(check, limiter, root, fill->slot);
         double more = beside(check, slot, limiter, fill->slot, root);
         weir_check_slack_receive(check, quota, sent, root, slack, more);
@@ -516,7 +507,7 @@ static weir_duration age_of(const struct weir_check *check,
                             const struct check_sent *sent)
 {
     weir_duration age = weir_fleet_now(check->fleet) - sent->at + check->travel;
-    return age < check->pace_good ? age : check->pace_good;
+    return weir_shorter(age, check->relied);
 }
 
 void weir_check_unseen_passed(struct weir_check *check, uint32_t limiter,

@@ -142,3 +142,17 @@ const struct weir_limiter_cell *weir_check_cell(struct weir_check *check,
         &cells->pages[page]->cell[slot % WEIR_LIMITER_CELLS_A_PAGE];
     return cell->root_quota != 0 ? cell : NULL;
 }
+
+bool weir_check_passed_over(const struct weir_check *check, uint32_t limiter,
+                            uint32_t root, const struct check_slot *slot)
+{
+    const struct check_link *links = check->limiters[limiter].link;
+    if (!links[root].backs_off)
+        return false;
+    for (uint32_t r = 0; r < check->root_count; r++) {
+        if (weir_fleet_linked(check->fleet, limiter, r) &&
+            !links[r].backs_off && slot->sent[r].sent)
+            return true;
+    }
+    return false;
+}

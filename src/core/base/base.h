@@ -113,6 +113,11 @@ static inline weir_duration weir_shorter(weir_duration a, weir_duration b)
     return a < b ? a : b;
 }
 
+static inline weir_duration weir_longer(weir_duration a, weir_duration b)
+{
+    return a > b ? a : b;
+}
+
 /* The time since 'then'; 0 if a clock stepped back. */
 static inline weir_duration weir_since(weir_instant then, weir_instant now)
 {

@@ -35,12 +35,34 @@
  *
  * in whole numbers. So no unit is presumed twice or lost, and a bucket's fill
  * costs the same with ten thousand cells. A pace ends with its link, after some
- * intervals of silence, and after some more in which the limiter reports but
- * doesn't confirm that slot's pace.
+ * intervals of silence and twice the largest age of counts (node/root.c), and
+ * after some more in which the limiter reports but doesn't confirm that slot's
+ * pace.
+ *
+ * Lead. Counts are old when they come: by the report's way, and by the time
+ * that a slow root leaves it unread. So a report echoes the root's age, as its
+ * limiter reckons it by the newest fills. By 'lead' the root means the
+ * difference to its age when it takes the report: the ways of those fills and
+ * of the report together. The pace begins that much before the report came. No
+ * two clocks are compared. (TCP's time stamps, RFC 7323, measure so.)
+ *
+ * The bound needs no assumption on either way. Report made at s, taken at T,
+ * way of the fills at least 0: T - s <= lead. Thus at t >= T the root presumes
+ * at least pace * (t - s), and the limiter knows t - s. The whole round trip is
+ * the lead, not the report's way alone: then limiters at any distance read the
+ * same fill. Before, each read its own pace * round trip too much, and limiters
+ * at 80, 150 and 250 ms got .43, .33 and .24 of the limit; now .33 each. The
+ * price: from a load's onset to its end the bucket holds too much by pace * the
+ * way of the fills, on the safe side.
  *
  * Slack. A limiter's count may differ from the presumed count, either way, by
- * the slack it was sent: half of the room left in the bucket, divided by the
- * number of its users. At twice the slack above the presumed count it stops.
+ * the slack it was sent. The slacks of a bucket are together half of the room
+ * left in it: a quarter of that in equal parts, the rest in proportion to the
+ * exposure, the square root of pace * (lead + 20 ms). A count at random strays
+ * as far before it can be corrected. A limiter stops at its slack above the
+ * presumed count; in a region, and at a root that takes no echo, at twice the
+ * slack. (Stops at once the slack in regions let roots differ after an onset by
+ * up to .38 of the limit, not .24: test_region, three tiers, 12 seeds.)
  * The stated bound is then
  *
  *     counted <= presumed here + sum over limiters of (2 * slack + weight)
@@ -147,6 +169,9 @@
 /* Counts may be late by this at most, so that twice the time times the
  * fastest leak (2^8 a nanosecond) is a number of 63 bits. */
 #define LATE_MOST ((weir_duration)1 << 53) /* 104 days */
+/* A limiter of no lead learns of others after this: a push of theirs, and the
+ * way of its own. */
+#define EXPOSED_LEAST (20 * WEIR_MILLISECOND)
 /* Buckets looked at for one that is made. */
 #define SWEEP_A_NEW 4
 
@@ -270,13 +295,46 @@ static uint64_t begun_at(uint64_t at, uint64_t ahead, uint64_t pace)
     return since < at ? at - (uint64_t)since : 0;
 }
 
-/* From now on the root presumes 'pace' for the cell, which is already 'ahead'.
- * The units presumed so far stay in the bucket and are returned, scaled: the
- * count replaces them. */
+/* The square root, rounded down. */
+static uint32_t root_of(uint64_t square)
+{
+    uint64_t root = 0;
+    for (uint64_t bit = (uint64_t)1 << 31; bit > 0; bit >>= 1) {
+        if ((root + bit) * (root + bit) <= square)
+            root += bit;
+    }
+    return (uint32_t)root;
+}
+
+/* The standard deviation of the units that pass at random at 'pace' before the
+ * limiter learns of the others' counts: at most 2^31. */
+static uint32_t exposure_of(uint64_t pace, weir_duration lead)
+{
+    weir_assert(pace <= WEIR_PACE_MAX && lead <= WEIR_LEAD_MAX);
+    weir_u128 fine = (weir_u128)pace * (lead + EXPOSED_LEAST)
+                         << 2 * WEIR_FILL_FRAC >>
+                     WEIR_PACE_SHIFT;
+    uint64_t most = (uint64_t)1 << 62;
+    return root_of(fine < most ? (uint64_t)fine : most);
+}
+
+static void set_cell_exposure(struct weir_root_quota *root_quota,
+                              struct weir_limiter_cell *cell, uint32_t exposure)
+{
+    weir_assert(root_quota->exposure >= cell->exposure);
+    root_quota->exposure += (uint64_t)exposure - cell->exposure;
+    cell->exposure = exposure;
+}
+
+/* From now on the root presumes 'pace' for the cell, whose count has this
+ * 'lead' and is already 'ahead'. The units presumed so far stay in the bucket
+ * and are returned, scaled: the count, and those presumed from now on, replace
+ * them. They may be below 0. */
 static int64_t set_cell_pace(struct weir_merge *merge,
                              struct weir_root_quota *root_quota,
                              struct weir_limiter_cell *cell, uint64_t pace,
-                             uint64_t ahead, weir_instant now)
+                             uint64_t ahead, weir_duration lead,
+                             weir_instant now)
 {
     weir_assert(weir_root_quota_at(merge, cell->root_quota) == root_quota);
     if (cell->pace == 0 && pace == 0)
@@ -284,6 +342,8 @@ static int64_t set_cell_pace(struct weir_merge *merge,
     uint64_t before = weir_merge_presumed(merge, root_quota, now);
     uint64_t at = weir_merge_elapsed(merge, now);
     cell->counted_at = at;
+    set_cell_exposure(root_quota, cell, exposure_of(pace, lead));
+    at = lead < at ? at - lead : 0;
     if (ahead != 0 && pace != 0)
         at = begun_at(at, ahead, pace);
     root_quota->pace += pace - cell->pace;
@@ -310,6 +370,7 @@ static void drop_cell_pace(struct weir_merge *merge,
     root_quota->pace -= cell->pace;
     root_quota->pace_from -= (weir_u128)cell->pace * cell->paced_at;
     cell->pace = 0;
+    set_cell_exposure(root_quota, cell, 0);
     root_quota->unlooked = true;
     weir_merge_enqueue(merge, root_quota, WEIR_MERGE_MOVED);
 }
@@ -451,14 +512,17 @@ static void catch_up(struct weir_merge *merge,
  * interval's end while the slot lives. If the quota was removed and recreated
  * before this root saw it, the bucket and its cells go on here, but the
  * limiter's slot is free and never reports again. Limiters use a pace for at
- * most half of pace_most, so none relies on it any more. */
+ * most half of this time, so none relies on it any more. */
 static void end_paces(struct weir_merge *merge,
                       struct weir_root_quota *root_quota, weir_instant now)
 {
     uint64_t at = weir_merge_elapsed(merge, now);
     for (struct weir_limiter_cell *cell = root_quota->cells; cell;
          cell = cell->next) {
-        if (at >= cell->counted_at && at - cell->counted_at >= merge->pace_most)
+        weir_duration most = 2 * cell->limiter->pace_good;
+        if (most < merge->pace_most)
+            most = merge->pace_most;
+        if (at >= cell->counted_at && at - cell->counted_at >= most)
             drop_cell_pace(merge, cell);
     }
 }
@@ -813,8 +877,8 @@ bool weir_merge_count(struct weir_merge *merge,
         merge->slack && !root_quota->unlimited && !root_quota->inflight;
     uint64_t pace = presumes ? count->pace : 0;
     set_cell_carried(merge, root_quota, cell, false);
-    int64_t instead =
-        set_cell_pace(merge, root_quota, cell, pace, count->ahead, now);
+    int64_t instead = set_cell_pace(merge, root_quota, cell, pace, count->ahead,
+                                    report->lead, now);
     bool no_debt = report->late_from > 0 || late > 0 || merge->detached;
     delta = charge_cell(merge, root_quota, cell, delta, instead, no_debt, now);
     note_moved(root_quota, delta, instead);

@@ -66,6 +66,7 @@ struct weir_root_quota {
     uint64_t pace;       /* sum of the cells' paces … */
     weir_u128 pace_from; /* … and of pace * paced_at: units presumed at 'now'
                           * are (pace * now - pace_from) / span */
+    uint64_t exposure;   /* sum of the cells' exposures */
     uint64_t added;      /* units, all that were added, modulo 2^64 */
     uint64_t in_flight;  /* units in flight: sum of the last totals of the cells
                           * that are in-flight counters */
@@ -106,9 +107,11 @@ struct weir_limiter_cell {
     uint64_t base;           /* total from which the next count differs */
     uint64_t last;           /* total merged */
     uint64_t pace;           /* pace that the root presumes since … */
-    weir_instant paced_at;   /* … the last count, since the merge was made */
-    weir_instant counted_at; /* … which is later, if it had a lead ('ahead')
-                              * then */
+    weir_instant paced_at;   /* … the last count was made, since the merge was
+                              * … */
+    weir_instant counted_at; /* … which came later, by its lead and 'ahead' */
+    uint32_t exposure;       /* 1/1024 units: how far the limiter's count may
+                              * stray before it can be corrected (merge.c) */
     uint64_t refused_base;
     uint64_t refused_last;
     uint64_t in;         /* scaled sum, as the bucket's, of this cell's part
@@ -144,6 +147,9 @@ struct weir_merge_limiter {
     uint32_t due; /* cells with a fill to send */
     bool connected;
     bool released; /* its units in flight were given back */
+    /* For so long after a report the limiter may rely on its paces, if that is
+     * longer than the merge's 'pace_good'. */
+    weir_duration pace_good;
 };
 
 /* The upstream's view of a bucket. 'above' returns false if there is none. */
@@ -171,8 +177,9 @@ struct weir_merge {
                               * fills */
     weir_duration pace_good; /* for this long a limiter uses a pace it
                               * received */
-    weir_duration pace_most; /* for this long an unconfirmed pace lasts; 0: as
-                              * long as its link */
+    weir_duration pace_most; /* for this long an unconfirmed pace lasts, or
+                              * twice its limiter's 'pace_good'; 0: as long as
+                              * its link */
     bool slack;
     const struct weir_merge_upstream *upstream; /* NULL: a topmost root */
     const struct weir_merge_watch *watch;       /* NULL: none */

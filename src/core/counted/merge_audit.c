@@ -8,8 +8,9 @@
 /* The sums over the limiter cells of a root quota. */
 struct cell_sums {
     uint32_t cells, connected;
-    uint64_t pace, carried_pace;           /* as kept: modulo 2^64 … */
-    weir_u128 from, carried_from;          /* … or 2^128 */
+    uint64_t pace, carried_pace;  /* as kept: modulo 2^64 … */
+    weir_u128 from, carried_from; /* … or 2^128 */
+    uint64_t exposure;
     uint64_t in_flight, carried_in_flight; /* units */
 };
 
@@ -25,6 +26,7 @@ static void audit_limiter_cell(struct weir_merge *merge,
     weir_assert(limiter->cells > 0);
     weir_assert(cell->paced_at <= cell->counted_at);
     weir_assert(!cell->inflight || cell->pace == 0);
+    weir_assert(cell->pace != 0 || cell->exposure == 0);
     weir_assert(!cell->inflight || cell->last <= WEIR_IN_FLIGHT_MAX);
     uint64_t in_flight = cell->inflight ? cell->last : 0;
     weir_u128 from = (weir_u128)cell->pace * cell->paced_at;
@@ -32,6 +34,7 @@ static void audit_limiter_cell(struct weir_merge *merge,
     sums->connected += limiter->connected;
     sums->pace += cell->pace;
     sums->from += from;
+    sums->exposure += cell->exposure;
     sums->in_flight += in_flight;
     if (!cell->carried)
         return;
@@ -52,6 +55,7 @@ static void audit_cells(struct weir_merge *merge,
     weir_assert(sums.connected == root_quota->connected);
     weir_assert(sums.pace == root_quota->pace);
     weir_assert(sums.from == root_quota->pace_from);
+    weir_assert(sums.exposure == root_quota->exposure);
     weir_assert(sums.in_flight == root_quota->in_flight);
     weir_assert(sums.carried_pace == root_quota->carried_pace);
     weir_assert(sums.carried_from == root_quota->carried_from);

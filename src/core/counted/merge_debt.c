@@ -55,7 +55,7 @@
  * those two together hold what the quota's bucket holds.
  *
  * Units presumed of a cell (merge.c) are not bounded here: they go when the
- * link does, or after two intervals of silence, and counts replace them. Units
+ * link does, or after some intervals of silence, and counts replace them. Units
  * in flight (kind concurrency) are no debt either: they are each limiter's last
  * report, and go with the limiter.
  *

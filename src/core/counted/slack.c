@@ -123,12 +123,20 @@ static uint64_t pace_to_send(const struct weir_limiter_cell *cell,
     return pace < WEIR_PACE_MAX ? pace : WEIR_PACE_MAX;
 }
 
-/* Slack for one limiter of this bucket, 1/1024 units. */
+/* Slack for the cell's limiter, 1/1024 units: of half the room, its equal part
+ * of a quarter, and of the rest a part in proportion to its exposure (merge.c).
+ */
 static uint64_t slack_of(const struct weir_root_quota *root_quota,
-                         uint64_t room)
+                         const struct weir_limiter_cell *cell, uint64_t room)
 {
+    if (room == UINT64_MAX)
+        return UINT64_MAX;
     uint64_t users = root_quota->connected > 0 ? root_quota->connected : 1;
-    return room == UINT64_MAX ? UINT64_MAX : room / (2 * users);
+    if (root_quota->exposure == 0)
+        return room / (2 * users);
+    weir_assert(cell->exposure <= root_quota->exposure);
+    weir_u128 exposed = (weir_u128)(room / 8 * 3) * cell->exposure;
+    return room / (8 * users) + (uint64_t)(exposed / root_quota->exposure);
 }
 
 /* A bucket with this fill as a sum of units: all that were added but those that
@@ -151,8 +159,11 @@ static uint64_t others_off(const struct weir_merge *merge,
                            const struct root_fill *root_fill, weir_instant now)
 {
     uint64_t age = weir_merge_elapsed(merge, now) - cell->sent_at;
-    if (root_fill->above && age > merge->pace_good)
-        age = merge->pace_good;
+    weir_duration good = cell->limiter->pace_good;
+    if (good < merge->pace_good)
+        good = merge->pace_good;
+    if (root_fill->above && age > good)
+        age = good;
     weir_i128 since = (weir_i128)cell->sent_pace * (int64_t)age;
     uint64_t believed =
         cell->sent_others + (uint64_t)(since >> WEIR_PACE_SHIFT);
@@ -174,7 +185,7 @@ static uint64_t others_off(const struct weir_merge *merge,
 static bool slack_moved(const struct weir_root_quota *root_quota,
                         const struct weir_limiter_cell *cell, uint64_t room)
 {
-    uint64_t slack = slack_of(root_quota, room);
+    uint64_t slack = slack_of(root_quota, cell, room);
     return slack < cell->sent_slack / 2 ||
            (slack > 0 && slack / 4 >= cell->sent_slack);
 }
@@ -318,7 +329,7 @@ static void write_fill(struct weir_merge *merge, struct weir_limiter_cell *cell,
     out->slot = cell->slot;
     out->fill =
         weir_rescale(fill, root_quota->bucket.leak.frac, WEIR_FILL_FRAC);
-    out->slack = slack_of(root_quota, root_fill.room);
+    out->slack = slack_of(root_quota, cell, root_fill.room);
     out->pace = root_quota->inflight ? 0 : pace_to_send(cell, &root_fill);
     cell->sent_others =
         root_fill.above

@@ -133,7 +133,7 @@ void weir_tally_init(struct weir_tally *tally, void *block,
                                   .link_count = links,
                                   .carrier = WEIR_CARRIER_NONE,
                                   .limiters = 1,
-                                  .interval = WEIR_SECOND,
+                                  .report_interval = WEIR_SECOND,
                                   .extrapolated_at = now };
     struct layout layout = { .block = block, .slots = slots };
     lay_out_tally(tally, &layout, links, region);
@@ -271,9 +271,9 @@ static uint64_t known_of_us(const struct weir_tally *tally, uint32_t slot,
         const struct weir_tally_cell *cell = &tally->link[i].cells[slot];
         if (!tally->link[i].up || !cell->has_fill)
             continue;
-        uint64_t held = cell->acked +
-                        weir_tally_presumed(tally, cell, cell->pace_held, now) /
-                            WEIR_FILL_ONE;
+        uint64_t presumed = weir_tally_presumed(tally, &tally->link[i], cell,
+                                                cell->pace_held, now);
+        uint64_t held = cell->acked + presumed / WEIR_FILL_ONE;
         if (!some || (int64_t)(held - least) < 0)
             least = held;
         some = true;
@@ -318,6 +318,13 @@ static void announce_all(struct weir_tally *tally, struct weir_tally_link *link,
         cell->fill = fill_without(&view, cell->acked);
         cell->fill_at = now;
     }
+}
+
+/* The link's root may be another one, with another age. */
+static void forget_ages(struct weir_tally_link *link)
+{
+    link->root_age = link->echo = 0;
+    link->round_trip[0] = link->round_trip[1] = 0;
 }
 
 /* Until a slot is announced in the new session the root can't send its fill,
@@ -369,6 +376,7 @@ void weir_tally_begin(struct weir_tally *tally, uint32_t index,
     link->unanswered = false;
     link->number = 0;
     link->stamp = 0;
+    forget_ages(link);
     link->hand = link->announce_hand = 0;
     link->made_at = link->acked_at;
     link->session = session;
@@ -445,6 +453,7 @@ void weir_tally_disown(struct weir_tally *tally, weir_instant now)
         link->answered_at = 0;
         link->acked_at = now;
         link->missed = false;
+        forget_ages(link);
         link->carried = false;
         link->late_since = 0;
     }

@@ -30,7 +30,8 @@ struct weir_tally_cell {
     uint64_t slack;       /* 1/1024 units */
     uint64_t pace;        /* pace that the root adds to 'acked' … */
     weir_instant pace_at;    /* … since the report was sent … */
-    weir_instant pace_held;  /* … and certainly since its answer came */
+    weir_instant pace_held;  /* … and certainly since then: the same, or when
+                              * the answer of a root that takes no echo came */
     weir_instant unruled_at; /* the root has ignored counts made since then; 0:
                               * none */
     uint64_t pace_sent;      /* in the unanswered report */
@@ -119,6 +120,15 @@ struct weir_tally_link {
     /* … if this is 0, or no such link has 0: report backoff, the shortest
      * interval between reports */
     weir_duration report_backoff;
+    /* The root's age by its newest fills; 0: none in this session. */
+    weir_duration root_age;
+    weir_instant root_age_at; /* … and when these came */
+    /* Of the unanswered report: the root's age when it was made; 0: unknown. */
+    weir_duration echo;
+    /* By the root's clock, between the echo and the answer of the last report
+     * that was answered, and of the one before. About a round trip; never above
+     * the lead that the root may presume. */
+    weir_duration round_trip[2];
     weir_instant answered_at;
     weir_instant sent_at;    /* the unanswered report was first sent */
     weir_instant made_at;    /* reports without a remainder: when the last one
@@ -166,10 +176,10 @@ struct weir_tally {
     uint64_t *share_mark;  /* count at the last extrapolation, for each slot
                             * … */
     uint64_t *share_whole; /* … and the region's; NULL: no region */
-    struct weir_tally_pace *pace; /* for each slot */
-    struct weir_tally_hold *hold; /* for each slot */
-    uint64_t *paced;              /* bits: slots with a pace at some root */
-    weir_duration interval;       /* between reports */
+    struct weir_tally_pace *pace;  /* for each slot */
+    struct weir_tally_hold *hold;  /* for each slot */
+    uint64_t *paced;               /* bits: slots with a pace at some root */
+    weir_duration report_interval; /* as the roots set it */
     weir_duration pace_held; /* of a region: for so long the others above are
                               * presumed to go on at a link without answers */
     struct weir_tally_handed *handed;   /* for each slot */
@@ -258,10 +268,19 @@ void weir_tally_report(struct weir_tally *tally, uint32_t link,
 int weir_tally_fills(struct weir_tally *tally, uint32_t link,
                      const struct weir_fills *fills, weir_instant now);
 /* Sets the root's report backoff; 0, as at a link's start: none. The slack of a
- * link with a backoff isn't used while another root answers without one. Does
- * not set 'interval'. */
+ * link with a backoff isn't used while another root answers without one. */
 void weir_tally_report_backoff(struct weir_tally *tally, uint32_t link,
                                weir_duration report_backoff, weir_instant now);
+/* For so long after it made a report the limiter relies on the report's paces
+ * at the root, and no count is late. The root presumes them for at least as
+ * long after it took the report. */
+static inline weir_duration weir_tally_good(const struct weir_tally *tally,
+                                            const struct weir_tally_link *link)
+{
+    return WEIR_PACE_INTERVALS *
+           (weir_longer(tally->report_interval, link->report_backoff) +
+            weir_shorter(link->round_trip[0], link->round_trip[1]));
+}
 /* Looks at all links for silence, which changes the slack that is used. */
 void weir_tally_listen(struct weir_tally *tally, weir_duration patience,
                        weir_instant now);

@@ -230,7 +230,10 @@ static void acknowledge(struct weir_tally *tally, struct weir_tally_link *link,
         cell->ahead = cell->ahead_sent;
         cell->pace = cell->pace_sent;
         cell->pace_at = link->sent_at;
-        cell->pace_held = now;
+        cell->pace_held =
+            link->echo > 0
+                ? weir_later(link->sent_at, weir_before(now, WEIR_LEAD_MAX))
+                : now;
         cell->refused_acked = cell->refused_sent;
         settle_slot(tally, slot, cell->sent);
     }
@@ -243,6 +246,18 @@ static void acknowledge(struct weir_tally *tally, struct weir_tally_link *link,
     link->acked_at = link->made_at;
     link->missed = false;
     link->late_since = 0;
+}
+
+/* The answer to a report says how old its counts were at most when the root
+ * took them. */
+static void note_round_trip(struct weir_tally_link *link, weir_duration age)
+{
+    weir_assert(link->unanswered);
+    weir_duration trip = 0;
+    if (link->echo > 0 && age > link->echo)
+        trip = weir_shorter(age - link->echo, WEIR_LEAD_MAX);
+    link->round_trip[1] = link->round_trip[0];
+    link->round_trip[0] = trip;
 }
 
 /* Learns the rate of others: the bucket's change beyond our own counts. */
@@ -366,10 +381,15 @@ int weir_tally_fills(struct weir_tally *tally, uint32_t index,
     if (link->unanswered && fills->number == link->number) {
         if (!fills->answer)
             return WEIR_OK; /* it overtook the answer; others will come */
+        note_round_trip(link, fills->age);
         acknowledge(tally, link, fills, now);
     } else if (fills->stamp <= link->stamp ||
                fills->number + link->unanswered < link->number) {
         return WEIR_OK; /* doubled, or older than those taken */
+    }
+    if (fills->stamp > link->stamp && fills->age > 0) {
+        link->root_age = fills->age;
+        link->root_age_at = now;
     }
     if (fills->stamp > link->stamp)
         link->stamp = fills->stamp;

@@ -19,12 +19,6 @@ static inline float weir_smoothed(float before, float sample,
     return before + (sample - before) * weight;
 }
 
-/* How long a root uses a pace that isn't confirmed. */
-static inline weir_duration weir_tally_pace_good(const struct weir_tally *tally)
-{
-    return WEIR_PACE_INTERVALS * tally->interval;
-}
-
 static inline bool weir_tally_announced(const struct weir_tally_link *link,
                                         const struct weir_tally_cell *cell)
 {
@@ -53,6 +47,7 @@ uint64_t *weir_tally_handed_of(struct weir_tally *tally, uint32_t slot,
 /* Units that the root presumes of the cell's pace since 'then', plus those that
  * were reported as ahead; 1/1024 units. */
 uint64_t weir_tally_presumed(const struct weir_tally *tally,
+                             const struct weir_tally_link *link,
                              const struct weir_tally_cell *cell,
                              weir_instant then, weir_instant now);
 /* 'high' of the slot's bucket, 1/1024 units. */

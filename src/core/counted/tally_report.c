@@ -65,18 +65,19 @@ static void write_announce(struct weir_tally *tally, size_t i, uint32_t slot,
     };
 }
 
-static bool is_overdue(const struct weir_tally *tally, weir_instant then,
+static bool is_overdue(const struct weir_tally *tally,
+                       const struct weir_tally_link *link, weir_instant then,
                        weir_instant now)
 {
-    weir_duration some = WEIR_PACE_INTERVALS * tally->interval;
-    return weir_since(then, now) >= (some > LATE_LEAST ? some : LATE_LEAST);
+    return weir_since(then, now) >=
+           weir_longer(weir_tally_good(tally, link), LATE_LEAST);
 }
 
 static bool is_link_late(const struct weir_tally *tally,
                          const struct weir_tally_link *link, weir_instant now)
 {
     return (link->missed && link->answered_at > 0) ||
-           is_overdue(tally, link->acked_at, now);
+           is_overdue(tally, link, link->acked_at, now);
 }
 
 bool weir_tally_is_late(const struct weir_tally *tally,
@@ -84,7 +85,8 @@ bool weir_tally_is_late(const struct weir_tally *tally,
                         const struct weir_tally_cell *cell, weir_instant now)
 {
     return is_link_late(tally, link, now) ||
-           (cell->unruled_at > 0 && is_overdue(tally, cell->unruled_at, now));
+           (cell->unruled_at > 0 &&
+            is_overdue(tally, link, cell->unruled_at, now));
 }
 
 /* Late units: of those not answered in time, the ones that drained from our own
@@ -110,15 +112,16 @@ static int64_t late_of(const struct weir_tally *tally,
     return late < passed ? late : passed;
 }
 
-/* How fast the slot passes, units a second; smoothed. */
+/* How fast the slot passes, units a second; smoothed. 0 after a pause of
+ * 'most'. */
 static float passing_rate(struct weir_tally *tally, uint32_t slot,
-                          uint64_t count, weir_instant now)
+                          uint64_t count, weir_duration most, weir_instant now)
 {
     weir_assert(slot < tally->slots);
     struct weir_tally_pace *pace = &tally->pace[slot];
     weir_duration span = now - pace->at;
     int64_t own = (int64_t)(count - pace->count);
-    if (now < pace->at || (own <= 0 && span > weir_tally_pace_good(tally)))
+    if (now < pace->at || (own <= 0 && span > most))
         return 0;
     float sample = (float)own * (float)WEIR_SECOND / (float)(span + 1);
     float per_s = weir_smoothed(pace->per_s, sample, span);
@@ -129,12 +132,16 @@ static float passing_rate(struct weir_tally *tally, uint32_t slot,
 
 /* The pace to report. None if the slack is enough for some intervals, or an
  * interval has less than a unit. */
-static uint64_t pace_of(struct weir_tally *tally, uint32_t slot,
-                        const struct weir_tally_cell *cell,
+static uint64_t pace_of(struct weir_tally *tally,
+                        const struct weir_tally_link *link, uint32_t slot,
                         const struct weir_slot_view *view, weir_instant now)
 {
-    float per_s = passing_rate(tally, slot, view->count, now);
-    float units = per_s * (float)tally->interval / (float)WEIR_SECOND;
+    const struct weir_tally_cell *cell = &link->cells[slot];
+    weir_duration interval =
+        weir_longer(tally->report_interval, link->report_backoff);
+    float per_s = passing_rate(tally, slot, view->count,
+                               weir_tally_good(tally, link), now);
+    float units = per_s * (float)interval / (float)WEIR_SECOND;
     if (!tally->slack || !cell->has_fill || units < 1 ||
         units * WEIR_FILL_ONE * PACE_WORTH < (float)cell->slack)
         return 0;
@@ -145,15 +152,15 @@ static uint64_t pace_of(struct weir_tally *tally, uint32_t slot,
 }
 
 /* A region's root has the sum of its limiters' paces. */
-static uint64_t pace_to_report(struct weir_tally *tally, uint32_t slot,
-                               const struct weir_tally_cell *cell,
-                               const struct weir_slot_view *view,
+static uint64_t pace_to_report(struct weir_tally *tally,
+                               const struct weir_tally_link *link,
+                               uint32_t slot, const struct weir_slot_view *view,
                                weir_instant now)
 {
     if (view->inflight)
         return 0;
     if (!tally->carried)
-        return pace_of(tally, slot, cell, view, now);
+        return pace_of(tally, link, slot, view, now);
     uint64_t pace = tally->slack ? tally->carried[slot].pace : 0;
     if (pace != 0)
         weir_bit_set(tally->paced, slot);
@@ -169,7 +176,7 @@ static void draw_up(struct weir_tally *tally, struct weir_tally_link *link,
     struct weir_tally_cell *cell = &link->cells[slot];
     uint64_t ahead = weir_tally_ahead_of(tally, slot);
     cell->reported = true;
-    cell->pace_sent = pace_to_report(tally, slot, cell, view, now);
+    cell->pace_sent = pace_to_report(tally, link, slot, view, now);
     cell->ahead_sent = 0;
     if (cell->pace_sent != 0)
         cell->ahead_sent = ahead < WEIR_AHEAD_MAX ? ahead : WEIR_AHEAD_MAX;
@@ -284,6 +291,15 @@ static void report_fresh(struct weir_tally *tally, struct weir_tally_link *link,
     weir_assert(link->outstanding_count == out->count);
 }
 
+/* The root's age by now; 0: it sent none in this session. */
+static weir_duration root_age_now(const struct weir_tally_link *link,
+                                  weir_instant now)
+{
+    return link->root_age > 0
+               ? link->root_age + weir_since(link->root_age_at, now)
+               : 0;
+}
+
 static void report_again(struct weir_tally *tally, struct weir_tally_link *link,
                          struct weir_report *out, weir_instant now)
 {
@@ -306,12 +322,14 @@ void weir_tally_report(struct weir_tally *tally, uint32_t index,
         link->number++;
         link->unanswered = true;
         link->sent_at = now;
+        link->echo = root_age_now(link, now);
         link->carried = tally->carrier == index;
         report_fresh(tally, link, out, now);
         for (uint32_t i = 0; i < link->outstanding_count; i++)
             weir_tally_update_slack(tally, link->outstanding[i], now);
     }
     out->number = link->number;
+    out->echo = link->echo; /* if repeated, the counts are as old as before */
     if (link->missed || is_link_late(tally, link, now))
         out->late_from = weir_since(link->acked_at, now);
     if (link->late_since > 0 &&

@@ -5,19 +5,24 @@
  * Stops. With each count a root gets our pace, and goes on adding at that pace
  * to A (merge.c); the sum by now is P. The root wants a report when our count
  * differs from A + P by its slack s, either way, and lets us count up to A + P
- * + 2s (at least one request). A take finds the upper bound (the table's
- * report_at, moved on when it comes early, because P grows). Below, no take
- * happens, so slots with a pace are looked at some times a second, and at each
- * interval's end. For the stop, P begins when the answer came; for the report,
- * when the report was sent: while messages travel the stop is rather too early.
- * P ends when no answer came for as long as a pace is good. There is no pace,
+ * + s (at least one request; in a region, 2s). A take finds the upper bound
+ * (the table's report_at, moved on when it comes early, because P grows).
+ * Below, no take happens, so slots with a pace are looked at some times a
+ * second, and at each interval's end. P begins when the report was sent: the
+ * root presumes at least as much (merge.c, Lead). At a root that takes no echo,
+ * P begins for the stop when the answer came, which is rather too early a stop,
+ * and we count up to A + P + 2s. P ends when no answer came for as long as a
+ * pace is good: two intervals, and twice the shorter of the last two round
+ * trips. There is no pace,
  * and P is 0, if an interval has less than a unit, or the slack lasts for some
  * intervals.
  *
  * The smallest stop of the links that answer is used. A link that has been
  * silent for a while is used only if all are silent: the other roots see all
  * counts too. In the same way an overloaded root with a report backoff is used
- * only if all have one. When the slack of one slow root of three was used,
+ * only if all have one. The same rule chooses the fills: when the fill of a
+ * root that had been slow was used, as the largest, nothing passed for 3 s
+ * (weir-slow-root). When the slack of one slow root of three was used,
  * limiters that had used it up waited up to a second for its answer, all
  * together, while two roots were idle: a second's deviation was 0.18 of the
  * limit, and is 0.02 (weir-roots, 10 seeds). Using the root with the least
@@ -66,17 +71,13 @@ static uint64_t paced_for(weir_duration most, uint64_t pace, weir_instant then,
                       (WEIR_PACE_SHIFT - WEIR_FILL_FRAC));
 }
 
-static uint64_t paced(const struct weir_tally *tally, uint64_t pace,
-                      weir_instant then, weir_instant now)
-{
-    return paced_for(weir_tally_pace_good(tally), pace, then, now);
-}
-
 uint64_t weir_tally_presumed(const struct weir_tally *tally,
+                             const struct weir_tally_link *link,
                              const struct weir_tally_cell *cell,
                              weir_instant then, weir_instant now)
 {
-    return cell->ahead * WEIR_FILL_ONE + paced(tally, cell->pace, then, now);
+    return cell->ahead * WEIR_FILL_ONE +
+           paced_for(weir_tally_good(tally, link), cell->pace, then, now);
 }
 
 static uint64_t units_rounded_up(uint64_t fine)
@@ -98,30 +99,55 @@ static uint64_t report_at(const struct weir_tally *tally,
     uint64_t slack = at_least_one_unit(cell->slack);
     if (link->unanswered)
         return cell->sent + cell->ahead_sent +
-               units_rounded_up(
-                   paced(tally, cell->pace_sent, link->sent_at, now) + slack);
+               units_rounded_up(paced_for(weir_tally_good(tally, link),
+                                          cell->pace_sent, link->sent_at, now) +
+                                slack);
     return cell->acked +
            units_rounded_up(
-               weir_tally_presumed(tally, cell, cell->pace_at, now) + slack);
+               weir_tally_presumed(tally, link, cell, cell->pace_at, now) +
+               slack);
 }
 
-/* The count to stop at: off by twice the slack from the least count that the
- * root can presume, whichever messages have arrived. */
+/* Units that the root presumes of the unanswered report's pace at least, if it
+ * has taken the report. */
+static uint64_t paced_by_echo(const struct weir_tally *tally,
+                              const struct weir_tally_link *link,
+                              const struct weir_tally_cell *cell,
+                              weir_instant now)
+{
+    weir_assert(link->unanswered);
+    if (link->echo == 0 ||
+        weir_since(link->sent_at, now) >= weir_tally_good(tally, link))
+        return 0;
+    return paced_for(WEIR_LEAD_MAX, cell->pace_sent, link->sent_at, now);
+}
+
+/* The count to stop at: off by the slack (by twice in a region, and at a root
+ * that takes no echo) from the least count that the root can presume, whichever
+ * messages have arrived. */
 static uint64_t stop_at(const struct weir_tally *tally,
                         const struct weir_tally_link *link,
                         const struct weir_tally_cell *cell, weir_instant now)
 {
     uint64_t from = cell->acked;
-    uint64_t ahead = weir_tally_presumed(tally, cell, cell->pace_held, now);
+    uint64_t ahead =
+        weir_tally_presumed(tally, link, cell, cell->pace_held, now);
     /* After this silence the root presumes nothing any more. */
-    if (weir_since(cell->pace_at, now) >= weir_tally_pace_good(tally))
+    if (weir_since(cell->pace_at, now) >= weir_tally_good(tally, link))
         ahead = 0;
-    if (link->unanswered && (int64_t)(cell->sent + cell->ahead_sent - from) <
-                                (int64_t)(ahead / WEIR_FILL_ONE)) {
-        from = cell->sent + cell->ahead_sent;
-        ahead = 0;
+    if (link->unanswered) {
+        uint64_t sent = cell->sent + cell->ahead_sent;
+        uint64_t since = paced_by_echo(tally, link, cell, now);
+        if ((int64_t)(sent - from) + (int64_t)(since / WEIR_FILL_ONE) <
+            (int64_t)(ahead / WEIR_FILL_ONE)) {
+            from = sent;
+            ahead = since;
+        }
     }
-    return from + units_rounded_up(ahead + at_least_one_unit(2 * cell->slack));
+    bool tiers = tally->carried || tally->carrier != WEIR_CARRIER_NONE;
+    bool once = link->root_age > 0 && !tiers;
+    uint64_t slack = once ? cell->slack : 2 * cell->slack;
+    return from + units_rounded_up(ahead + at_least_one_unit(slack));
 }
 
 static void note_sooner(uint64_t at, uint64_t count, int64_t *in)
@@ -219,7 +245,8 @@ void weir_tally_listen(struct weir_tally *tally, weir_duration patience,
     bool changed = false;
     for (uint32_t i = 0; i < tally->link_count; i++) {
         struct weir_tally_link *link = &tally->link[i];
-        weir_duration silent = weir_since(link->answered_at, now);
+        weir_duration silent =
+            weir_since(weir_later(link->answered_at, link->sent_at), now);
         bool answering = link->up && (!link->unanswered || silent < patience);
         changed |= answering != link->answering;
         link->answering = answering;
@@ -236,7 +263,7 @@ void weir_tally_listen(struct weir_tally *tally, weir_duration patience,
 static weir_duration others_for(const struct weir_tally *tally,
                                 const struct weir_tally_link *link)
 {
-    weir_duration good = weir_tally_pace_good(tally);
+    weir_duration good = weir_tally_good(tally, link);
     bool held = tally->carried && !link->answering && tally->pace_held > good;
     return held ? tally->pace_held : good;
 }
@@ -288,29 +315,43 @@ static void follow_edit(struct weir_tally *tally, uint32_t slot,
     }
 }
 
-/* The link with the largest received fill; NULL: none. A link that is up is
- * preferred: a fill of a link that is down holds all units counted since, and
- * another root that gets those as late counts takes at most a full bucket. */
+/* Which fills are preferred. A fill of a link that is down holds all units
+ * counted since, and another root that gets those as late counts takes at most
+ * a full bucket. A root with a report backoff has old counts, and a limiter
+ * can't soon correct what it takes them for. */
+enum preference { FILL_OF_DOWN, FILL_OF_UP, FILL_OF_USED };
+
+static enum preference preference_of(const struct weir_tally *tally,
+                                     const struct weir_tally_link *link,
+                                     uint32_t slot)
+{
+    if (!link->up)
+        return FILL_OF_DOWN;
+    return is_link_used(tally, link, slot) ? FILL_OF_USED : FILL_OF_UP;
+}
+
+/* The link with the largest of the preferred fills; NULL: none. */
 static const struct weir_tally_link *largest_root_fill(
     struct weir_tally *tally, uint32_t slot, const struct weir_slot_view *view,
     int64_t *out_fill, weir_instant now)
 {
     const struct weir_tally_link *most = NULL;
-    bool most_up = false;
+    enum preference most_preferred = FILL_OF_DOWN;
     int64_t most_fill = 0;
     follow_edit(tally, slot, view, now);
     for (uint32_t i = 0; i < tally->link_count; i++) {
         const struct weir_tally_cell *cell = &tally->link[i].cells[slot];
-        bool up = tally->link[i].up;
         bool same = cell->generation == view->generation &&
                     cell->inflight == view->inflight;
         if (!cell->has_fill || !same)
             continue;
         int64_t fill = fill_by_now(tally, &tally->link[i], cell, view, now);
-        if (most && (up == most_up ? fill <= most_fill : most_up))
+        enum preference preferred = preference_of(tally, &tally->link[i], slot);
+        if (most && (preferred == most_preferred ? fill <= most_fill
+                                                 : preferred < most_preferred))
             continue;
         most = &tally->link[i];
-        most_up = up;
+        most_preferred = preferred;
         most_fill = fill;
     }
     *out_fill = most_fill;
@@ -383,7 +424,7 @@ static bool deviates(const struct weir_tally *tally,
         return cell->counted ? count != cell->acked
                              : !weir_tally_announced(link, cell);
     weir_i128 off = (weir_i128)(int64_t)(count - cell->acked) * WEIR_FILL_ONE -
-                    weir_tally_presumed(tally, cell, cell->pace_at, now);
+                    weir_tally_presumed(tally, link, cell, cell->pace_at, now);
     return (off < 0 ? -off : off) >= at_least_one_unit(cell->slack);
 }
 
@@ -394,7 +435,7 @@ static bool moves(const struct weir_tally *tally,
 {
     return cell->pace != 0 || (link->unanswered && cell->pace_sent != 0) ||
            (cell->others_pace != 0 &&
-            weir_since(cell->fill_at, now) < weir_tally_pace_good(tally));
+            weir_since(cell->fill_at, now) < weir_tally_good(tally, link));
 }
 
 static uint32_t check_slot_deviation(struct weir_tally *tally, uint32_t slot,

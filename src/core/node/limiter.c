@@ -291,8 +291,8 @@ static void choose_carrier(struct weir_limiter *limiter)
         limiter->link[before].urgent = true;
 }
 
-/* The interval is that of the slowest root: before its end no pace is out of
- * date and no count is late. */
+/* The region's limiters are stale an interval after the region is: that of the
+ * slowest root. */
 static void update_interval(struct weir_limiter *limiter)
 {
     weir_duration interval = limiter->settings.report_interval;
@@ -301,8 +301,7 @@ static void update_interval(struct weir_limiter *limiter)
         if (limiter->link[i].state == LINK_UP && report_backoff > interval)
             interval = report_backoff;
     }
-    limiter->tally.interval = interval;
-    /* The region's limiters are stale an interval after the region is. */
+    limiter->tally.report_interval = limiter->settings.report_interval;
     weir_duration held = limiter->settings.stale_after + interval;
     limiter->tally.pace_held =
         held < WEIR_PACE_HELD_MAX ? held : WEIR_PACE_HELD_MAX;
@@ -553,8 +552,11 @@ static void take_report_backoff(struct weir_limiter *limiter, uint32_t index,
     weir_duration most = limiter->settings.stale_after / 2;
     weir_duration before = limiter->tally.link[index].report_backoff;
     weir_duration report_backoff = wanted < most ? wanted : most;
+    const weir_duration *trip = limiter->tally.link[index].round_trip;
+    weir_duration slow =
+        2 * weir_longer(report_backoff, weir_shorter(trip[0], trip[1]));
     limiter->link[index].resend =
-        2 * report_backoff > RESEND_FIRST ? 2 * report_backoff : RESEND_FIRST;
+        weir_longer(RESEND_FIRST, weir_shorter(slow, RESEND_MOST));
     weir_tally_report_backoff(&limiter->tally, index, report_backoff, now);
     if (report_backoff == before)
         return;
@@ -866,6 +868,13 @@ uint64_t weir_limiter_session(const struct weir_limiter *limiter,
     weir_assert(index < limiter->link_count);
     const struct limiter_link *link = &limiter->link[index];
     return link->state == LINK_UP ? link->session : 0;
+}
+
+weir_duration weir_limiter_relies(const struct weir_limiter *limiter,
+                                  uint32_t index)
+{
+    weir_assert(index < limiter->link_count);
+    return weir_tally_good(&limiter->tally, &limiter->tally.link[index]);
 }
 
 void weir_limiter_set_others(struct weir_limiter *limiter, uint32_t others)

@@ -127,6 +127,10 @@ uint64_t weir_limiter_root_epoch(const struct weir_limiter *limiter,
 /* The session of a link that is up, i.e. welcomed; else 0. */
 uint64_t weir_limiter_session(const struct weir_limiter *limiter,
                               uint32_t link);
+/* For so long after it made a report to a link's root it relies on the paces of
+ * that report. */
+weir_duration weir_limiter_relies(const struct weir_limiter *limiter,
+                                  uint32_t link);
 /* The incarnation of the root at a link that is up, borrowed; else NULL. */
 const uint8_t *weir_limiter_root(const struct weir_limiter *limiter,
                                  uint32_t link);

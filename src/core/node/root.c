@@ -189,6 +189,7 @@ static void attach(struct weir_root *root, uint32_t index,
     peer->greeted = true;
     limiter->peer = index;
     limiter->received_at = now;
+    limiter->muted = false;
     limiter->epoch = hello->epoch;
     limiter->name_len =
         (uint8_t)(hello->name.len < WEIR_NAME_MAX ? hello->name.len
@@ -269,6 +270,7 @@ static int take_hello(struct weir_root *root, uint32_t index,
     attach(root, index, limiter_index, hello, now);
     peer->session = message->session;
     peer->number = 0;
+    peer->echo = 0;
     peer->stamp = 0;
     peer->last_ask = 0;
     peer->answer_count = 0;
@@ -347,6 +349,17 @@ static int take_report_counts(struct weir_root *root, uint32_t index,
     return error;
 }
 
+/* How long ago a limiter reckoned this root's age as 'echo'. As it knew an age
+ * that had been on its way to it, that is at least the way of the report. */
+static weir_duration since_echo(const struct weir_root *root,
+                                weir_duration echo, weir_instant now)
+{
+    weir_duration age = weir_since(root->merge.origin, now);
+    if (echo == 0 || echo >= age)
+        return 0;
+    return weir_shorter(age - echo, WEIR_LEAD_MAX);
+}
+
 static int take_report(struct weir_root *root, uint32_t index,
                        const struct weir_report *report, weir_instant now)
 {
@@ -367,6 +380,11 @@ static int take_report(struct weir_root *root, uint32_t index,
         return WEIR_OK; /* an old report, doubled by the network */
     peer->number = report->number;
     peer->unknown_count = peer->denied_count = 0;
+    peer->echo = report->echo;
+    limiter->muted = false;
+    limiter->lag[1] = limiter->lag[0];
+    limiter->interval[1] = limiter->interval[0];
+    limiter->lag[0] = limiter->interval[0] = 0;
     limiter->last_session = peer->session;
     limiter->last_number = report->number;
     limiter->epoch = report->epoch;
@@ -384,7 +402,10 @@ static int take_report(struct weir_root *root, uint32_t index,
     weir_root_follow_epoch(root, peer, report, now);
     peer->answer_owed = true;
     weir_root_enqueue(root, index);
-    return take_report_counts(root, index, report, now);
+    struct weir_report taken = *report;
+    taken.lead = since_echo(root, report->echo, now);
+    root->lag[0] = weir_longer(root->lag[0], taken.lead);
+    return take_report_counts(root, index, &taken, now);
 }
 
 int weir_root_receive(struct weir_root *root, uint32_t index,
@@ -484,6 +505,41 @@ static weir_duration push_spacing(const struct weir_root *root)
     return spacing > WEIR_PUSH_SPACING ? spacing : WEIR_PUSH_SPACING;
 }
 
+static weir_duration report_interval(const struct weir_root *root)
+{
+    return weir_longer(root->settings.report_interval, root->report_backoff);
+}
+
+/* For so long after a report the limiter may rely on its paces: by any answer
+ * and any interval that it may have received last (weir_tally_good()). It takes
+ * the shorter age of two reports, and both answers to the two last reports may
+ * be lost. */
+static weir_duration relied_for(const struct weir_root *root,
+                                const struct root_limiter *limiter)
+{
+    weir_duration interval =
+        weir_longer(report_interval(root),
+                    weir_longer(limiter->interval[0], limiter->interval[1]));
+    weir_duration lag = weir_longer(limiter->lag[0], limiter->lag[1]);
+    lag = weir_longer(lag, weir_longer(root->lag[0], root->lag[1]));
+    return WEIR_PACE_INTERVALS * (interval + lag);
+}
+
+/* Notes how long the limiter may rely on paces by the fills that are sent to it
+ * now: an answer also says how old its counts may have been. */
+static void note_relied(struct weir_root *root, const struct root_peer *peer,
+                        weir_instant now)
+{
+    struct root_limiter *limiter = root->limiters[peer->limiter];
+    weir_assert(limiter->live);
+    if (peer->answer_owed)
+        limiter->lag[0] =
+            weir_longer(limiter->lag[0], since_echo(root, peer->echo, now));
+    limiter->interval[0] =
+        weir_longer(limiter->interval[0], report_interval(root));
+    limiter->cells.pace_good = relied_for(root, limiter);
+}
+
 static void write_fills(struct weir_root *root, struct root_peer *peer,
                         struct weir_message *out, weir_instant now)
 {
@@ -502,9 +558,11 @@ static void write_fills(struct weir_root *root, struct root_peer *peer,
         .limiters = root->connected,
         .roots = root->roots,
         .top_age = top_age(root, now),
+        .age = weir_since(root->merge.origin, now),
         .count = count,
         .fills = root->fills,
     };
+    note_relied(root, peer, now);
     if (peer->answer_owed) {
         out->fills.unknown = peer->unknown;
         out->fills.unknown_count = peer->unknown_count;
@@ -565,19 +623,18 @@ bool weir_root_next(struct weir_root *root, uint32_t *out_peer,
 
 static void forget_limiters(struct weir_root *root, weir_instant now)
 {
-    weir_duration interval = root->settings.report_interval;
-    if (interval < root->report_backoff)
-        interval = root->report_backoff;
-    weir_duration pace_good = WEIR_PACE_INTERVALS * interval;
-    root->merge.pace_most = 2 * pace_good;
+    root->merge.pace_most = 2 * WEIR_PACE_INTERVALS * report_interval(root);
     for (uint32_t i = 0; i < root->limiter_used; i++) {
         struct root_limiter *limiter = root->limiters[i];
         if (!limiter->live)
             continue;
         weir_duration silent = weir_since(limiter->received_at, now);
         if (limiter->peer != ROOT_NO_PEER) {
-            if (silent >= pace_good && silent < pace_good + 2 * SWEEP_EVERY)
+            limiter->cells.pace_good = relied_for(root, limiter);
+            if (silent >= limiter->cells.pace_good && !limiter->muted) {
                 weir_merge_mute(&root->merge, &limiter->cells);
+                limiter->muted = true;
+            }
             continue;
         }
         weir_assert(!limiter->cells.connected);
@@ -591,6 +648,8 @@ static void forget_limiters(struct weir_root *root, weir_instant now)
             weir_merge_drained(&root->merge, &limiter->cells, now))
             weir_root_free_limiter(root, i);
     }
+    root->lag[1] = root->lag[0];
+    root->lag[0] = 0;
 }
 
 /* Enqueues peers with due fills. Returns whether others must wait. */
@@ -620,9 +679,13 @@ void weir_root_tick(struct weir_root *root, weir_instant now)
         root->look_at = now + push_spacing(root);
     }
     if (now >= root->sweep_at) {
+        /* A root that was stopped has reports waiting: no limiter is silent. */
+        weir_duration stopped = now - root->sweep_at;
+        root->lag[0] =
+            weir_longer(root->lag[0], weir_shorter(stopped, WEIR_LEAD_MAX));
+        forget_limiters(root, now);
         weir_merge_sweep(&root->merge, &root->sweep_hand, SWEEP_USES, now);
         weir_root_sweep_bucket_states(root, SWEEP_BUCKET_STATES, now);
-        forget_limiters(root, now);
         root->sweep_at = now + SWEEP_EVERY;
     }
     weir_root_lease_tick(root, now);

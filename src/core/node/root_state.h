@@ -47,6 +47,11 @@ struct root_limiter {
     uint64_t last_session; /* of the last report taken, or of the first hello */
     uint64_t last_number;  /* that report's; 0: none */
     weir_instant received_at; /* last report or hello */
+    bool muted;               /* silent since: nothing is presumed of it */
+    /* Since the last report was taken, and between that and the one before:
+     * the longest that a limiter may take for the age of its counts, and the
+     * longest interval between reports that it was sent. */
+    weir_duration lag[2], interval[2];
     uint64_t epoch;
     uint64_t unknown, contended;
     uint64_t lacking, overflowed;
@@ -181,7 +186,8 @@ struct root_peer {
     uint32_t next_queued; /* index + 1 */
     uint32_t limiter;     /* index into the limiters */
     uint64_t session;
-    uint64_t number; /* of the last report taken */
+    uint64_t number;    /* of the last report taken */
+    weir_duration echo; /* … and its echo */
     uint64_t stamp;
     struct weir_store_id store; /* of its quotas, by its hello */
     uint64_t full_known;        /* … planned when 'known' was this */
@@ -253,8 +259,11 @@ struct weir_root {
     /* Shortest interval between reports that the root asks for; 0: none. */
     weir_duration report_backoff;
     weir_instant judge_at; /* the backoff isn't changed before */
-    bool due_waiting;      /* some fills are due later */
-    weir_instant look_at;  /* next look for pushes */
+    /* The longest lead of a report taken since the last sweep, and between
+     * that and the one before. */
+    weir_duration lag[2];
+    bool due_waiting;     /* some fills are due later */
+    weir_instant look_at; /* next look for pushes */
     weir_instant sweep_at;
     uint32_t sweep_hand;
     uint32_t audit_hand; /* cursor of the audit of limiters */
