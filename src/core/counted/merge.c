@@ -37,7 +37,10 @@
  * costs the same with ten thousand cells. A pace ends with its link, after some
  * intervals of silence and twice the largest age of counts (node/root.c), and
  * after some more in which the limiter reports but doesn't confirm that slot's
- * pace.
+ * pace. Their time goes by the reports that were taken (read_till). A slow root
+ * has reports of many seconds waiting, and would take all its limiters for
+ * silent: when one was slow for 30 s, its bucket ran dry, and later held 670
+ * units of 1,500 too many (the limit: 1,000/s).
  *
  * Lead. Counts are old when they come: by the report's way, and by the time
  * that a slow root leaves it unread. So a report echoes the root's age, as its
@@ -178,9 +181,11 @@
 void weir_merge_init(struct weir_merge *merge, const struct weir_mem *mem,
                      uint64_t seed, weir_instant now)
 {
-    *merge = (struct weir_merge){
-        .mem = *mem, .seed = seed, .origin = now, .slack = true
-    };
+    *merge = (struct weir_merge){ .mem = *mem,
+                                  .seed = seed,
+                                  .origin = now,
+                                  .read_till = now,
+                                  .slack = true };
 }
 
 void weir_merge_fini(struct weir_merge *merge)
@@ -514,9 +519,9 @@ static void catch_up(struct weir_merge *merge,
  * limiter's slot is free and never reports again. Limiters use a pace for at
  * most half of this time, so none relies on it any more. */
 static void end_paces(struct weir_merge *merge,
-                      struct weir_root_quota *root_quota, weir_instant now)
+                      struct weir_root_quota *root_quota)
 {
-    uint64_t at = weir_merge_elapsed(merge, now);
+    uint64_t at = weir_merge_elapsed(merge, merge->read_till);
     for (struct weir_limiter_cell *cell = root_quota->cells; cell;
          cell = cell->next) {
         weir_duration most = 2 * cell->limiter->pace_good;
@@ -536,7 +541,7 @@ void weir_merge_sweep(struct weir_merge *merge, uint32_t *cursor, uint32_t look,
         if (root_quota->live && root_quota->passed_over && !merge->overloaded)
             catch_up(merge, root_quota);
         if (root_quota->live && root_quota->pace != 0 && merge->pace_most > 0)
-            end_paces(merge, root_quota, now);
+            end_paces(merge, root_quota);
         if (!root_quota->live || root_quota->cell_count > 0)
             continue;
         if (weir_merge_fill(merge, root_quota, now) == 0)

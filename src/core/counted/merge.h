@@ -180,6 +180,9 @@ struct weir_merge {
     weir_duration pace_most; /* for this long an unconfirmed pace lasts, or
                               * twice its limiter's 'pace_good'; 0: as long as
                               * its link */
+    /* A report that was made then, or later, was taken: older ones are hardly
+     * still to be read. The node sets it. */
+    weir_instant read_till;
     bool slack;
     const struct weir_merge_upstream *upstream; /* NULL: a topmost root */
     const struct weir_merge_watch *watch;       /* NULL: none */

@@ -404,7 +404,8 @@ static int take_report(struct weir_root *root, uint32_t index,
     weir_root_enqueue(root, index);
     struct weir_report taken = *report;
     taken.lead = since_echo(root, report->echo, now);
-    root->lag[0] = weir_longer(root->lag[0], taken.lead);
+    root->merge.read_till =
+        weir_later(root->merge.read_till, weir_before(now, taken.lead));
     return take_report_counts(root, index, &taken, now);
 }
 
@@ -520,9 +521,8 @@ static weir_duration relied_for(const struct weir_root *root,
     weir_duration interval =
         weir_longer(report_interval(root),
                     weir_longer(limiter->interval[0], limiter->interval[1]));
-    weir_duration lag = weir_longer(limiter->lag[0], limiter->lag[1]);
-    lag = weir_longer(lag, weir_longer(root->lag[0], root->lag[1]));
-    return WEIR_PACE_INTERVALS * (interval + lag);
+    return WEIR_PACE_INTERVALS *
+           (interval + weir_longer(limiter->lag[0], limiter->lag[1]));
 }
 
 /* Notes how long the limiter may rely on paces by the fills that are sent to it
@@ -621,6 +621,20 @@ bool weir_root_next(struct weir_root *root, uint32_t *out_peer,
 
 /* ---- Time ---- */
 
+/* A limiter with a link is silent if newer reports of others were taken. A root
+ * that hasn't read its messages for a while can't tell. */
+static void mute_if_silent(struct weir_root *root, struct root_limiter *limiter)
+{
+    weir_assert(limiter->live && limiter->peer != ROOT_NO_PEER);
+    limiter->cells.pace_good = relied_for(root, limiter);
+    weir_duration silent =
+        weir_since(limiter->received_at, root->merge.read_till);
+    if (limiter->muted || silent < limiter->cells.pace_good)
+        return;
+    weir_merge_mute(&root->merge, &limiter->cells);
+    limiter->muted = true;
+}
+
 static void forget_limiters(struct weir_root *root, weir_instant now)
 {
     root->merge.pace_most = 2 * WEIR_PACE_INTERVALS * report_interval(root);
@@ -628,15 +642,11 @@ static void forget_limiters(struct weir_root *root, weir_instant now)
         struct root_limiter *limiter = root->limiters[i];
         if (!limiter->live)
             continue;
-        weir_duration silent = weir_since(limiter->received_at, now);
         if (limiter->peer != ROOT_NO_PEER) {
-            limiter->cells.pace_good = relied_for(root, limiter);
-            if (silent >= limiter->cells.pace_good && !limiter->muted) {
-                weir_merge_mute(&root->merge, &limiter->cells);
-                limiter->muted = true;
-            }
+            mute_if_silent(root, limiter);
             continue;
         }
+        weir_duration silent = weir_since(limiter->received_at, now);
         weir_assert(!limiter->cells.connected);
         /* By then the limiter goes by on_stale. */
         if (silent >= root->settings.stale_after)
@@ -648,8 +658,6 @@ static void forget_limiters(struct weir_root *root, weir_instant now)
             weir_merge_drained(&root->merge, &limiter->cells, now))
             weir_root_free_limiter(root, i);
     }
-    root->lag[1] = root->lag[0];
-    root->lag[0] = 0;
 }
 
 /* Enqueues peers with due fills. Returns whether others must wait. */
@@ -679,13 +687,9 @@ void weir_root_tick(struct weir_root *root, weir_instant now)
         root->look_at = now + push_spacing(root);
     }
     if (now >= root->sweep_at) {
-        /* A root that was stopped has reports waiting: no limiter is silent. */
-        weir_duration stopped = now - root->sweep_at;
-        root->lag[0] =
-            weir_longer(root->lag[0], weir_shorter(stopped, WEIR_LEAD_MAX));
-        forget_limiters(root, now);
         weir_merge_sweep(&root->merge, &root->sweep_hand, SWEEP_USES, now);
         weir_root_sweep_bucket_states(root, SWEEP_BUCKET_STATES, now);
+        forget_limiters(root, now);
         root->sweep_at = now + SWEEP_EVERY;
     }
     weir_root_lease_tick(root, now);

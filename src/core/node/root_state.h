@@ -259,11 +259,8 @@ struct weir_root {
     /* Shortest interval between reports that the root asks for; 0: none. */
     weir_duration report_backoff;
     weir_instant judge_at; /* the backoff isn't changed before */
-    /* The longest lead of a report taken since the last sweep, and between
-     * that and the one before. */
-    weir_duration lag[2];
-    bool due_waiting;     /* some fills are due later */
-    weir_instant look_at; /* next look for pushes */
+    bool due_waiting;      /* some fills are due later */
+    weir_instant look_at;  /* next look for pushes */
     weir_instant sweep_at;
     uint32_t sweep_hand;
     uint32_t audit_hand; /* cursor of the audit of limiters */
