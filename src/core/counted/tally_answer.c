@@ -241,6 +241,11 @@ static void acknowledge(struct weir_tally *tally, struct weir_tally_link *link,
     link->outstanding_count = 0;
     link->unanswered = false;
     link->answered_at = now;
+    if (!link->answering) {
+        /* Fills beside this answer are to be used at once. */
+        link->answering = link->up;
+        weir_tally_update_all_slack(tally, now);
+    }
     if (!ruled)
         return; /* it has no quotas yet: all is reported again, and is older */
     link->acked_at = link->made_at;

@@ -347,6 +347,30 @@ static void test_audits_find_what_disagrees(void **state)
     stage_fini(&stage);
 }
 
+/* A root's silence ends with its answer, not at the limiter's next look at its
+ * links: the fills beside that answer are used as those of any root. */
+static void test_an_answer_ends_the_silence(void **state)
+{
+    (void)state;
+    struct stage stage;
+    stage_init(&stage);
+    take(&stage, 'a', 0, 1);
+    announce(&stage, 1);
+    const struct weir_tally_link *link = &stage.tally.link[0];
+    weir_tally_listen(&stage.tally, WEIR_SECOND / 2, stage.now);
+    assert_true(link->answering);
+
+    take(&stage, 'a', 0, 1);
+    weir_tally_collect(&stage.tally, false, stage.now);
+    struct weir_report told = report(&stage);
+    stage.now += WEIR_SECOND;
+    weir_tally_listen(&stage.tally, WEIR_SECOND / 2, stage.now);
+    assert_false(link->answering);
+    answer(&stage, told.number);
+    assert_true(link->answering);
+    stage_fini(&stage);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +378,7 @@ int main(void)
         cmocka_unit_test(test_late_is_what_is_unknown),
         cmocka_unit_test(test_others_are_added_to_what_is_there),
         cmocka_unit_test(test_an_edit_cuts_received_fills),
+        cmocka_unit_test(test_an_answer_ends_the_silence),
         cmocka_unit_test(test_what_has_gone_has_nothing_to_report),
         cmocka_unit_test(test_audits_find_what_disagrees),
     };
