@@ -23,6 +23,8 @@ struct weir_node {
     weir_instant reported_at; /* … as reported to the root at this instant, … */
     weir_duration reported_work; /* … when it was this much */
     bool paused;
+    bool sending;   /* the round's messages aren't all sent */
+    uint32_t batch; /* packets of the inbox to be taken in this round */
     struct weir_packet *inbox, *inbox_last; /* owned; arrived, not taken */
     /* A limiter, if it runs: */
     struct weir_limiter *limiter;

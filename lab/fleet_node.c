@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * lab/fleet_node.c - a node of a fleet: its memory, its clock, its processor.
  *
- * A node takes turns. A turn is one iteration of the daemon's loop: tick if the
- * deadline has come, take one message, send the pending messages, sleep.
+ * A node goes in rounds. A round is one iteration of the daemon's loop: tick if
+ * the deadline has come, take the messages that have arrived by then, send the
+ * pending messages, sleep.
  *
  *     arrives --> inbox --> take --.
  *     deadline ----------> tick ---+--> say --> leaves when the work is done
  *     kick (a take) ------> tick --'
  *
- * Work takes time by the messages read and written: the node computes at the
- * beginning, its messages leave at the end, and until then ('free_at') no other
- * work begins: arrivals wait, deadlines pass. A turn follows at the end of all
- * work. Without costs all of it happens within the event that caused it. */
+ * Work takes time by the messages read and written. The node reads or makes a
+ * message at the beginning of its work, and until the end of that ('free_at')
+ * no other work begins: arrivals wait, deadlines pass. A turn, one message
+ * read or those sent at no cost, follows at the end of all work. Without costs
+ * all of it happens within the event that caused it. */
 
 #include "lab/fleet_internal.h"
 
@@ -142,8 +144,11 @@ void weir_node_begin(struct weir_node *node)
 static struct weir_packet *next_packet(struct weir_node *node)
 {
     struct weir_packet *packet = node->inbox;
-    if (packet)
-        node->inbox = packet->next;
+    if (!packet)
+        return NULL;
+    node->inbox = packet->next;
+    if (node->batch > 0)
+        node->batch--;
     return packet;
 }
 
@@ -163,7 +168,8 @@ void weir_node_end(struct weir_node *node)
     node->limiter = NULL;
     node->table = NULL;
     node->limiter_block = node->table_block = NULL;
-    node->paused = false;
+    node->paused = node->sending = false;
+    weir_assert(node->batch == 0);
     node->free_at = 0;
     weir_node_rest(node);
 }
@@ -258,7 +264,8 @@ static void send_pending_above(struct weir_node *node, weir_instant now)
     struct weir_message message;
     uint32_t peer;
     uint32_t lower = node->fleet->options.limiters + node->place.index;
-    while (weir_region_up_next(node->region, &peer, &message, now)) {
+    while (!node_is_busy(node) &&
+           weir_region_up_next(node->region, &peer, &message, now)) {
         account_work(node, &message);
         weir_link_send(weir_fleet_link(node->fleet, lower, peer), true,
                        &message, node->free_at);
@@ -279,12 +286,14 @@ static void show_sent(struct weir_node *node, uint32_t limiter,
     }
 }
 
+/* A busy node sends the rest of the round's messages when it is free. */
 static void send_pending(struct weir_node *node)
 {
+    weir_assert(!node_is_busy(node) && node->batch == 0);
     weir_instant now = weir_node_now(node);
     struct weir_message message;
     uint32_t peer;
-    while (node->limiter &&
+    while (node->limiter && !node_is_busy(node) &&
            weir_limiter_next(node->limiter, &peer, &message, now)) {
         account_work(node, &message);
         weir_link_send(weir_fleet_link(node->fleet, node->place.index, peer),
@@ -297,12 +306,14 @@ static void send_pending(struct weir_node *node)
         weir_region_tick(node->region, now);
         send_pending_above(node, now);
     }
-    while (node->root && weir_root_next(node->root, &peer, &message, now)) {
+    while (node->root && !node_is_busy(node) &&
+           weir_root_next(node->root, &peer, &message, now)) {
         account_work(node, &message);
         show_sent(node, peer, &message);
         weir_link_send(weir_fleet_link(node->fleet, peer, node->place.index),
                        false, &message, node->free_at);
     }
+    node->sending = node_is_busy(node);
 }
 
 static bool node_is_urgent(const struct weir_node *node)
@@ -325,7 +336,7 @@ void weir_node_rest(struct weir_node *node)
     struct weir_world *world = &node->fleet->world;
     weir_instant at = WEIR_NEVER;
     if (weir_node_alive(node) && !node->paused) {
-        if (!node_is_busy(node))
+        if (!node_is_busy(node) && node->batch == 0)
             send_pending(node);
         weir_instant due = node_deadline(node, weir_node_now(node));
         at = weir_fleet_clock_when(&node->clock, due, world->now);
@@ -393,11 +404,21 @@ static void tick_node(struct weir_node *node)
         weir_root_tick(node->root, now);
 }
 
+static void begin_round(struct weir_node *node)
+{
+    weir_assert(node->batch == 0);
+    note_load(node);
+    tick_node(node);
+    for (const struct weir_packet *p = node->inbox; p; p = p->next)
+        node->batch++;
+}
+
 static void run_turn(struct weir_node *node)
 {
-    if (weir_node_alive(node) && !node->paused && !node_is_busy(node)) {
-        note_load(node);
-        tick_node(node);
+    bool runs = weir_node_alive(node) && !node->paused && !node_is_busy(node);
+    if (runs && !node->sending) {
+        if (node->batch == 0)
+            begin_round(node);
         struct weir_packet *packet = next_packet(node);
         if (packet)
             take_packet(node, packet);

@@ -119,7 +119,10 @@ static void run_turn(struct weir_root_loop *loop)
         weir_root_tick(loop->options.root, now);
     uint32_t peer;
     struct weir_message message;
-    while (weir_root_next(loop->options.root, &peer, &message, now)) {
+    /* A fill is as old as the age in its message says: the clock is read for
+     * each, because a slow root may need seconds for all of them. */
+    while (
+        weir_root_next(loop->options.root, &peer, &message, weir_clock_now())) {
         if (loop->send && may_send(loop, &message))
             loop->send(loop->context, peer, &message);
     }

@@ -386,6 +386,47 @@ static void test_the_paused_do_nothing_until_they_go_on(void **state)
     finish(fleet);
 }
 
+struct transit {
+    struct weir_fleet *fleet;
+    weir_duration least, most; /* from some instant before the first fill */
+};
+
+static void on_fills(void *context, struct weir_node_place to, uint32_t from,
+                     const struct weir_message *message)
+{
+    struct transit *transit = context;
+    if (to.root || message->type != WEIR_MESSAGE_FILLS)
+        return;
+    weir_duration since = weir_since(
+        message->fills.age, weir_fleet_clock_of(transit->fleet, root_at(from)));
+    if (since < transit->least)
+        transit->least = since;
+    if (since > transit->most)
+        transit->most = since;
+}
+
+/* A fill is made when the processor comes to it, not when it begins with those
+ * before it: the age in it differs from that on arrival by its own 10 ms. */
+static void test_a_busy_root_makes_each_fill_in_its_turn(void **state)
+{
+    (void)state;
+    struct weir_fleet_options options = usual();
+    options.limiters = options.limiters_started = 30;
+    options.roots = 1;
+    struct weir_fleet *fleet = fleet_of(&options);
+    struct transit transit = { fleet, WEIR_NEVER, 0 };
+    struct weir_fleet_watch watch = { .context = &transit,
+                                      .received = on_fills };
+    weir_fleet_watch(fleet, &watch);
+    load(fleet, 30, WEIR_SECOND);
+    weir_fleet_cpu(fleet, root_at(0), 10 * WEIR_MILLISECOND, 0);
+    load(fleet, 30, 5 * WEIR_SECOND);
+    print_message("the ways of fills differ by %.3f ms\n",
+                  (double)(transit.most - transit.least) / 1e6);
+    assert_compare(transit.most - transit.least, <=, 10 * WEIR_MILLISECOND);
+    finish(fleet);
+}
+
 /* A report with its count and the answer with its fill are 2 × (10 + 5) ms:
  * a root can take 33 of them a second and no more. */
 static void test_a_processor_takes_its_time(void **state)
@@ -726,6 +767,7 @@ int main(void)
         cmocka_unit_test(test_one_way_is_cut_in_silence),
         cmocka_unit_test(test_a_limiter_links_where_it_may),
         cmocka_unit_test(test_the_paused_do_nothing_until_they_go_on),
+        cmocka_unit_test(test_a_busy_root_makes_each_fill_in_its_turn),
         cmocka_unit_test(test_a_processor_takes_its_time),
         cmocka_unit_test(test_a_full_buffer_holds_the_root),
         cmocka_unit_test(test_each_node_has_its_own_hour),
