@@ -62,8 +62,9 @@
  * the slack it was sent. The slacks of a bucket are together half of the room
  * left in it: a quarter of that in equal parts, the rest in proportion to the
  * exposure, the square root of pace * (lead + 20 ms). A count at random strays
- * as far before it can be corrected. A limiter stops at its slack above the
- * presumed count; in a region, and at a root that takes no echo, at twice the
+ * as far before it can be corrected. A limiter stops at its slack * (1 + its
+ * share of all slacks) above the presumed count, a limiter alone thus at the
+ * whole room; in a region, and at a root that takes no echo, at twice the
  * slack. (Stops at once the slack in regions let roots differ after an onset by
  * up to .38 of the limit, not .24: test_region, three tiers, 12 seeds.)
  * The stated bound is then
@@ -95,8 +96,11 @@
  * the bucket is too full by as much, never too empty, and the roots differ by
  * it, until the bucket is empty the next time. The error is at most the limit
  * times high / (2 * the load): a quarter of a second of the limit at three
- * times the limit. A limiter that is sent this fill passes less, once
- * (test_fleet). In a region the error occurs at each tier.
+ * times the limit. With several roots the limit times a round trip and a look
+ * comes on top, because the first root that knows of the load gives most of its
+ * slack to the limiter that reported, so that the others wait for its answer
+ * before they report to the next root. A limiter that is sent this fill passes
+ * less, once (test_fleet). In a region the error occurs at each tier.
  *
  * Fills to send. A cell is due when the others' part of the bucket differs from
  * the part it was sent, pace included, by a 32nd of the room left; or when its

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "compare.h"
+#include "core/node/root_state.h"
 #include "lab/fleet.h"
 #include "seed.h"
 
@@ -387,15 +388,40 @@ static double truth(struct weir_fleet *fleet, uint32_t limiters,
     return in - leaked;
 }
 
+/* Units that leaked from the root's bucket while it was empty: its fill without
+ * presumed units, less the units that it was told of and that didn't leak. */
+static double lost_leak(struct weir_fleet *fleet, uint32_t index,
+                        const double *before)
+{
+    struct weir_root *root = weir_fleet_root(fleet, index);
+    struct weir_root_quota *root_quota = weir_merge_get(&root->merge, Q);
+    assert_non_null(root_quota);
+    weir_instant now = weir_fleet_clock_of(fleet, weir_root_place(index));
+    double presumed =
+        ldexp((double)weir_merge_presumed(&root->merge, root_quota, now),
+              -(int)root_quota->bucket.leak.frac);
+    double in = (double)root_quota->passed - before[0];
+    double leaked =
+        ((double)weir_fleet_now(fleet) / WEIR_SECOND - before[1]) * LIMIT;
+    return weir_fleet_root_fill(fleet, index, Q) - presumed - (in - leaked);
+}
+
 /* All begin at once at three times the limit. Until a limiter's slack is used
  * up its root receives no report, and its bucket leaks from nothing. From then
  * on it is too full by that amount, and two roots differ, for as long as load
- * lasts. At an onset slack lasts for high / (2 x the load). */
+ * lasts. At an onset slack lasts for high / (2 x the load), and limiters may
+ * wait for a round trip and a look before they report to the other root
+ * (merge.c). Of 600 roots in 300 seeds, one lost 299 units.
+ *
+ * Its presumed units differ from those that it was not told of by all slacks at
+ * most, half of the room; and until the load ends it presumes some for the way
+ * of its fills too. */
 static void test_roots_are_apart_by_an_onset(void **state)
 {
     (void)state;
-    double most = 0, least_over = 1e9, most_over = 0;
-    for (uint64_t seed = 1; seed <= 10; seed++) {
+    const double way_s = 0.01, look_s = 0.05;
+    double most = 0, most_lost = 0, least_over = 1e9, most_over = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
         struct weir_fleet *fleet =
             make_fleet(5, 10 * WEIR_MILLISECOND, &with_slack);
         for (uint64_t skip = 0; skip < seed; skip++)
@@ -408,18 +434,22 @@ static void test_roots_are_apart_by_an_onset(void **state)
         double fill[2], is = truth(fleet, 5, before);
         for (uint32_t i = 0; i < 2; i++) {
             fill[i] = weir_fleet_root_fill(fleet, i, Q);
+            double lost = lost_leak(fleet, i, before);
+            most_lost = fmax(most_lost, lost);
             least_over = fmin(least_over, fill[i] - is);
-            most_over = fmax(most_over, fill[i] - is);
+            most_over = fmax(most_over, fill[i] - is - lost);
         }
         most = fmax(most, fabs(fill[0] - fill[1]));
         weir_fleet_free(fleet);
     }
-    print_message("an onset: roots hold %.0f to %.0f units more than there "
-                  "are, and are %.0f apart at most\n",
-                  least_over, most_over, most);
+    print_message("an onset: roots lose %.0f units of leak and presume %.0f "
+                  "too many at most, hold %.0f more than there are at least, "
+                  "and are %.0f apart at most\n",
+                  most_lost, most_over, least_over, most);
     assert_compare(most, <, 0.25 * LIMIT);
-    /* And the units that were presumed for half of the round trip. */
-    assert_compare(most_over, <, (0.25 + 3.0 * 0.01) * LIMIT);
+    assert_compare(most_lost, <, (0.25 + 2 * way_s + look_s) * LIMIT);
+    double slacks = LIMIT / 2. / 2;
+    assert_compare(most_over, <, slacks + way_s * LIMIT);
     assert_compare(least_over, >, -0.03 * LIMIT);
 }
 

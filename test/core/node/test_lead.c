@@ -20,6 +20,7 @@
 #include "table_maker.h"
 
 #define LIMITERS 2
+#define PEERS_MAX 4
 #define SLOTS 16
 #define HIGH 10000 /* units */
 #define PACE_OF(per_s) ((uint64_t)(per_s)*WEIR_PACE_SPAN / WEIR_SECOND)
@@ -37,8 +38,8 @@ struct world {
     struct weir_table *table;
     struct weir_limiter *limiter; /* at link 0, if there is one */
     weir_instant born, now;
-    uint64_t number[LIMITERS]; /* of the last report */
-    uint64_t slack;            /* of the last fill, 1/1024 units */
+    uint64_t number[PEERS_MAX]; /* of the last report */
+    uint64_t slack;             /* of the last fill, 1/1024 units */
     bool old_root, old_limiter;
     weir_duration echo; /* of the limiter's last report */
 };
@@ -143,7 +144,7 @@ static int make_root(void **state)
     static struct world w;
     w = (struct world){ .born = MADE_AT, .now = MADE_AT };
     struct weir_root_options options = { .mem = weir_mem_system,
-                                         .peers_max = LIMITERS,
+                                         .peers_max = PEERS_MAX,
                                          .settings = settings,
                                          .incarnation = { 1 } };
     w.root = weir_root_new(&options, w.now);
@@ -288,11 +289,8 @@ static void pass(struct world *w, weir_duration span)
     }
 }
 
-/* Beside another one, which passes nothing. */
 static void begin_limiter(struct world *w)
 {
-    greet(w, 1);
-    report(w, 1, 0, 0, 0);
     w->table = made_table(SLOTS, 2, 1);
     struct weir_limiter_options options = { .table = w->table,
                                             .slots = SLOTS,
@@ -316,43 +314,60 @@ static bool takes(struct world *w, struct weir_ref ref)
              WEIR_OUTCOME_LIMITED);
 }
 
-/* A limiter stops at once the slack beyond the counts that the root presumes;
- * beside a root of an earlier version at twice that. */
-static void stops_at(struct world *w, uint64_t slacks)
+/* One of 'limiters', of which the others pass nothing, has an equal part of the
+ * slacks, half of the room together. It stops at 'slacks' times its slack
+ * beyond the counts that the root presumes. */
+static void stops_at(struct world *w, uint32_t limiters, double slacks)
 {
+    for (uint32_t other = 1; other < limiters; other++) {
+        greet(w, other);
+        report(w, other, 0, 0, 0);
+    }
     begin_limiter(w);
     struct weir_ref ref;
     assert_true(weir_table_find(w->table, Q, &ref));
     assert_true(takes(w, ref)); /* it learns its slack */
     pass(w, 5 * WEIR_SECOND);
-    assert_close((double)w->slack / WEIR_FILL_ONE, (HIGH - 1) / 4.);
+    double slack = (double)w->slack / WEIR_FILL_ONE;
+    assert_close(slack, (HIGH - 1) / 2. / limiters);
     double units = 0;
     while (takes(w, ref))
         units++;
-    assert_close(units, (double)w->slack / WEIR_FILL_ONE * (double)slacks);
+    assert_close(units, slack * slacks);
     assert_int_equal(w->echo != 0, !w->old_root);
     /* All of them reach the root. */
     pass(w, 5 * WEIR_SECOND);
     assert_close(fill(w), units + 1);
 }
 
-static void test_a_limiter_stops_at_its_slack(void **state)
+/* By its share of the slacks more than at its slack. */
+static void test_a_limiter_stops_by_its_slack(void **state)
 {
-    stops_at(*state, 1);
+    stops_at(*state, 2, 1 + 1. / 2);
+}
+
+static void test_a_limiter_among_four(void **state)
+{
+    stops_at(*state, 4, 1 + 1. / 4);
+}
+
+static void test_a_limiter_alone_has_all_of_the_room(void **state)
+{
+    stops_at(*state, 1, 2);
 }
 
 static void test_a_root_may_send_no_age(void **state)
 {
     struct world *w = *state;
     w->old_root = true;
-    stops_at(w, 2);
+    stops_at(w, 2, 2);
 }
 
 static void test_a_limiter_may_send_no_echo(void **state)
 {
     struct world *w = *state;
     w->old_limiter = true;
-    stops_at(w, 1);
+    stops_at(w, 2, 1 + 1. / 2);
 }
 
 #define BY_HAND(test) \
@@ -366,7 +381,9 @@ int main(void)
         BY_HAND(test_an_echo_may_be_none_or_wrong),
         BY_HAND(test_a_slow_root_calls_no_limiter_silent),
         BY_HAND(test_slack_goes_by_exposure),
-        PUMPED(test_a_limiter_stops_at_its_slack),
+        PUMPED(test_a_limiter_stops_by_its_slack),
+        PUMPED(test_a_limiter_among_four),
+        PUMPED(test_a_limiter_alone_has_all_of_the_room),
         PUMPED(test_a_root_may_send_no_age),
         PUMPED(test_a_limiter_may_send_no_echo),
     };
