@@ -375,8 +375,11 @@ static void cut_off(const char *what, enum weir_on_stale on_stale, double least,
     assert_compare(cut.part[0], >=, least);
     assert_compare(cut.part[0], <=, most);
     assert_compare(fabs(cut.part[1] - 1), <, 0.03);
-    /* The bucket was full at once, and is in the band again soon. */
-    assert_compare(fabs(mending.part[0] + mending.part[1] - 1), <, 0.2);
+    /* In three seconds as much more or less passes than leaks as the bucket
+     * holds, 1.5 s of the limit: it is full when the counts of the cut come, or
+     * it ran empty meanwhile. (Silent cuts with "pass", 20 seeds: .84 to 1.42.)
+     */
+    assert_compare(fabs(mending.part[0] + mending.part[1] - 1), <, 1.5 / 3);
     assert_compare(fabs(mended.part[0] + mended.part[1] - 1), <, 0.03);
     quiet(&r);
     print_message("         truth %llu, tops %llu, %llu\n",
