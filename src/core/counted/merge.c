@@ -60,14 +60,20 @@
  *
  * Slack. A limiter's count may differ from the presumed count, either way, by
  * the slack it was sent. The slacks of a bucket are together half of the room
- * left in it: a quarter of that in equal parts, the rest in proportion to the
- * exposure, the square root of pace * (lead + 20 ms). A count at random strays
- * as far before it can be corrected. A limiter stops at its slack * (1 + its
- * share of all slacks) above the presumed count, a limiter alone thus at the
- * whole room; in a region, and at a root that takes no echo, at twice the
- * slack. (Stops at once the slack in regions let roots differ after an onset by
- * up to .38 of the limit, not .24: test_region, three tiers, 12 seeds.)
- * The stated bound is then
+ * left in it. Of that, if the bucket is filled to 'low', a quarter is divided
+ * equally, the rest in proportion to the exposure, the square root of pace *
+ * (lead + 20 ms). A count at random strays as far before it can be corrected.
+ * In a bucket that is emptier, as much less goes by exposure. There a limiter
+ * needs slack for traffic that the root doesn't presume yet: when a load began,
+ * the first limiter that reported got four fifths of all, and the others were
+ * refused requests until their reports were answered (test_limiter_lease, half
+ * of the limit).
+ *
+ * A limiter stops at its slack and a part of a second one beyond the presumed
+ * count (tally_stop.c); in a region, and at a root that takes no echo, at twice
+ * the slack. (Stops at once the slack in regions let roots differ after an
+ * onset by up to .38 of the limit, not .24: test_region, three tiers, 12
+ * seeds.) The stated bound is then
  *
  *     counted <= presumed here + sum over limiters of (2 * slack + weight)
  *
@@ -95,12 +101,9 @@
  * used up its slack, and meanwhile its bucket leaks while empty. From then on
  * the bucket is too full by as much, never too empty, and the roots differ by
  * it, until the bucket is empty the next time. The error is at most the limit
- * times high / (2 * the load): a quarter of a second of the limit at three
- * times the limit. With several roots the limit times a round trip and a look
- * comes on top, because the first root that knows of the load gives most of its
- * slack to the limiter that reported, so that the others wait for its answer
- * before they report to the next root. A limiter that is sent this fill passes
- * less, once (test_fleet). In a region the error occurs at each tier.
+ * times high / (2 * the load), a quarter of a second of the limit at three
+ * times the limit, and the report's way. A limiter that is sent this fill
+ * passes less, once (test_fleet). In a region the error occurs at each tier.
  *
  * Fills to send. A cell is due when the others' part of the bucket differs from
  * the part it was sent, pace included, by a 32nd of the room left; or when its

@@ -12,13 +12,14 @@
 
 /* The bucket to be sent to limiters. */
 struct root_fill {
-    int64_t fill;  /* scaled, all presumed included */
-    uint64_t pace; /* of all: units in WEIR_PACE_SPAN */
-    uint64_t room; /* up to 'high', 1/1024 units; UINT64_MAX: no limit is
+    int64_t fill;     /* scaled, all presumed included */
+    uint64_t pace;    /* of all: units in WEIR_PACE_SPAN */
+    uint64_t room;    /* up to 'high', 1/1024 units; UINT64_MAX: no limit is
                     * near */
-    bool above;    /* the root fill from above is in it */
-    bool full;     /* no unit may be counted until the roots above answer */
-    bool far;      /* send the least of it (merge.c, Overload) */
+    uint64_t exposed; /* of half the room, by exposure; 1/1024 units */
+    bool above;       /* the root fill from above is in it */
+    bool full;        /* no unit may be counted until the roots above answer */
+    bool far;         /* send the least of it (merge.c, Overload) */
 };
 
 /* The room left up to 'high', 1/1024 units. */
@@ -32,6 +33,21 @@ static uint64_t room_of(const struct weir_merge *merge,
         return 0;
     return (uint64_t)weir_rescale(room, root_quota->bucket.leak.frac,
                                   WEIR_FILL_FRAC);
+}
+
+/* The part of half the room that is divided by exposure: three quarters of it
+ * from 'low' on, and less below (merge.c). */
+static uint64_t exposed_of(const struct weir_root_quota *root_quota,
+                           const struct root_fill *root_fill)
+{
+    if (root_fill->room == UINT64_MAX || root_quota->exposure == 0)
+        return 0;
+    uint64_t most = root_fill->room / 8 * 3;
+    int64_t low = root_quota->bucket.low;
+    if (root_fill->fill >= low)
+        return most;
+    uint64_t fill = root_fill->fill > 0 ? (uint64_t)root_fill->fill : 0;
+    return (uint64_t)((weir_u128)most * fill / (uint64_t)low);
 }
 
 /* Takes the fill from above, if it is the larger. */
@@ -87,6 +103,7 @@ static void root_fill_of(struct weir_merge *merge,
     out->room = room_of(merge, root_quota, out->fill);
     if (known && above.allowance < out->room)
         out->room = above.allowance;
+    out->exposed = exposed_of(root_quota, out);
     out->far = is_far(merge, root_quota, out->fill);
 }
 
@@ -123,20 +140,21 @@ static uint64_t pace_to_send(const struct weir_limiter_cell *cell,
     return pace < WEIR_PACE_MAX ? pace : WEIR_PACE_MAX;
 }
 
-/* Slack for the cell's limiter, 1/1024 units: of half the room, its equal part
- * of a quarter, and of the rest a part in proportion to its exposure (merge.c).
- */
+/* Slack for the cell's limiter, 1/1024 units: of half the room, a part in
+ * proportion to its exposure, and an equal part of the rest. */
 static uint64_t slack_of(const struct weir_root_quota *root_quota,
-                         const struct weir_limiter_cell *cell, uint64_t room)
+                         const struct weir_limiter_cell *cell,
+                         const struct root_fill *root_fill)
 {
-    if (room == UINT64_MAX)
+    if (root_fill->room == UINT64_MAX)
         return UINT64_MAX;
     uint64_t users = root_quota->connected > 0 ? root_quota->connected : 1;
-    if (root_quota->exposure == 0)
-        return room / (2 * users);
+    uint64_t equal = (root_fill->room / 2 - root_fill->exposed) / users;
+    if (root_fill->exposed == 0)
+        return equal;
     weir_assert(cell->exposure <= root_quota->exposure);
-    weir_u128 exposed = (weir_u128)(room / 8 * 3) * cell->exposure;
-    return room / (8 * users) + (uint64_t)(exposed / root_quota->exposure);
+    weir_u128 exposed = (weir_u128)root_fill->exposed * cell->exposure;
+    return equal + (uint64_t)(exposed / root_quota->exposure);
 }
 
 /* A bucket with this fill as a sum of units: all that were added but those that
@@ -183,9 +201,10 @@ static uint64_t others_off(const struct weir_merge *merge,
 
 /* The slack sent last is over twice the present one, or at most a quarter. */
 static bool slack_moved(const struct weir_root_quota *root_quota,
-                        const struct weir_limiter_cell *cell, uint64_t room)
+                        const struct weir_limiter_cell *cell,
+                        const struct root_fill *root_fill)
 {
-    uint64_t slack = slack_of(root_quota, cell, room);
+    uint64_t slack = slack_of(root_quota, cell, root_fill);
     return slack < cell->sent_slack / 2 ||
            (slack > 0 && slack / 4 >= cell->sent_slack);
 }
@@ -199,7 +218,7 @@ bool weir_limiter_cell_is_owed(struct weir_merge *merge,
         return true;
     struct root_fill root_fill;
     root_fill_of(merge, root_quota, &root_fill, now);
-    if (!root_fill.far || slack_moved(root_quota, cell, root_fill.room))
+    if (!root_fill.far || slack_moved(root_quota, cell, &root_fill))
         return true;
     root_quota->passed_over = true;
     return false;
@@ -220,7 +239,7 @@ static bool cell_moved(const struct weir_merge *merge,
     uint64_t grain = (root_fill->room >> WEIR_FILL_FRAC) / WEIR_ROOM_GRAINS;
     if (!root_fill->far && moved >= least && moved >= grain)
         return true;
-    return slack_moved(root_quota, cell, root_fill->room);
+    return slack_moved(root_quota, cell, root_fill);
 }
 
 /* Whether the bucket can have moved by a part of the grain, for any cell, since
@@ -329,7 +348,7 @@ static void write_fill(struct weir_merge *merge, struct weir_limiter_cell *cell,
     out->slot = cell->slot;
     out->fill =
         weir_rescale(fill, root_quota->bucket.leak.frac, WEIR_FILL_FRAC);
-    out->slack = slack_of(root_quota, cell, root_fill.room);
+    out->slack = slack_of(root_quota, cell, &root_fill);
     out->pace = root_quota->inflight ? 0 : pace_to_send(cell, &root_fill);
     cell->sent_others =
         root_fill.above

@@ -26,6 +26,7 @@ struct weir_tally_cell {
                            * (tally_correction.c) */
     weir_instant fill_at; /* … when it came … */
     int64_t fill_high;    /* … 'high' of the bucket that it is of … */
+    int64_t fill_low;     /* … 'low', less the leak of a round trip … */
     uint64_t others_pace; /* … and the pace at which others presumably go on */
     uint64_t slack;       /* 1/1024 units */
     uint64_t pace;        /* pace that the root adds to 'acked' … */

@@ -348,7 +348,7 @@ static void take_fill(struct weir_tally *tally, struct weir_tally_link *link,
     if (tally->carried)
         cell->fill_ours = tally->carried[received->slot].whole;
     cell->fill_at = now;
-    cell->fill_high = weir_tally_high(&view);
+    weir_tally_set_band(link, cell, &view.bucket);
     cell->slack = received->slack;
     cell->has_fill = true;
     cell->blind = blind;

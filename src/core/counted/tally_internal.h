@@ -50,8 +50,10 @@ uint64_t weir_tally_presumed(const struct weir_tally *tally,
                              const struct weir_tally_link *link,
                              const struct weir_tally_cell *cell,
                              weir_instant then, weir_instant now);
-/* 'high' of the slot's bucket, 1/1024 units. */
-int64_t weir_tally_high(const struct weir_slot_view *view);
+/* Notes the bounds of the bucket that the cell's fill is of. */
+void weir_tally_set_band(const struct weir_tally_link *link,
+                         struct weir_tally_cell *cell,
+                         const struct weir_bucket *bucket);
 /* Sets the counts at which the slot is reported, and stops. */
 void weir_tally_update_slack(struct weir_tally *tally, uint32_t slot,
                              weir_instant now);

@@ -282,6 +282,54 @@ static void answer_with(struct stage *stage, const struct weir_report *told,
                      WEIR_OK);
 }
 
+/* The units that pass after a fill of 250 of 1000 units with a slack of 100, if
+ * answers come 'trip' after their reports. The limit: 1000/s. */
+static uint64_t passes_until_it_stops(weir_duration trip)
+{
+    struct stage stage;
+    stage_init(&stage);
+    weir_tally_set_slack(&stage.tally, true, stage.now);
+    weir_tally_collect(&stage.tally, true, stage.now);
+    struct weir_fill fill = { .fill = 250 * WEIR_FILL_ONE,
+                              .slack = 100 * WEIR_FILL_ONE };
+    for (int second = 0; second < 4; second++) {
+        take(&stage, 'a', 0, 1);
+        weir_tally_collect(&stage.tally, true, stage.now);
+        struct weir_report told = report(&stage);
+        assert_int_equal(told.count, 1);
+        stage.now += trip;
+        fill.slot = told.counts[0].slot;
+        struct weir_fills fills = { .answer = true,
+                                    .number = told.number,
+                                    .stamp = told.number,
+                                    .age = stage.now - MADE_AT,
+                                    .limiters = 1,
+                                    .fills = &fill,
+                                    .count = 1 };
+        assert_int_equal(weir_tally_fills(&stage.tally, 0, &fills, stage.now),
+                         WEIR_OK);
+    }
+    struct weir_ref ref = { 0 };
+    assert_true(weir_table_find(stage.table, WEIR_TEXT("f/a0"), &ref));
+    uint64_t passed = 0;
+    while (!(weir_table_take(stage.table, 0, ref, 1, NULL, stage.now) &
+             WEIR_OUTCOME_LIMITED))
+        passed++;
+    stage_fini(&stage);
+    return passed;
+}
+
+/* Beyond its slack a limiter passes a part of a second one, as the bucket is
+ * empty: below 'low' less the leak of a round trip, for a fill is as old. */
+static void test_an_old_fill_is_no_empty_bucket(void **state)
+{
+    (void)state;
+    assert_int_equal(passes_until_it_stops(0), 100 + 75);
+    assert_int_equal(passes_until_it_stops(WEIR_SECOND / 2), 100 + 50);
+    /* By its share: twice the slack, of 750 units of room. */
+    assert_int_equal(passes_until_it_stops(WEIR_SECOND), 100 + 27);
+}
+
 /* A quota is removed under load, with a count that no report contains yet, and
  * with a pace that roots presume. No report is due for it any more, and no
  * check: everything of that life was settled when it ended. */
@@ -379,6 +427,7 @@ int main(void)
         cmocka_unit_test(test_others_are_added_to_what_is_there),
         cmocka_unit_test(test_an_edit_cuts_received_fills),
         cmocka_unit_test(test_an_answer_ends_the_silence),
+        cmocka_unit_test(test_an_old_fill_is_no_empty_bucket),
         cmocka_unit_test(test_what_has_gone_has_nothing_to_report),
         cmocka_unit_test(test_audits_find_what_disagrees),
     };

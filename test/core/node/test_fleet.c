@@ -409,9 +409,9 @@ static double lost_leak(struct weir_fleet *fleet, uint32_t index,
 /* All begin at once at three times the limit. Until a limiter's slack is used
  * up its root receives no report, and its bucket leaks from nothing. From then
  * on it is too full by that amount, and two roots differ, for as long as load
- * lasts. At an onset slack lasts for high / (2 x the load), and limiters may
- * wait for a round trip and a look before they report to the other root
- * (merge.c). Of 600 roots in 300 seeds, one lost 299 units.
+ * lasts. At an onset slack lasts for high / (2 x the load), by chance a little
+ * longer: 150 units at 600/s have a standard deviation of 20 ms. Of 600 roots
+ * in 300 seeds, one lost 275 units.
  *
  * Its presumed units differ from those that it was not told of by all slacks at
  * most, half of the room; and until the load ends it presumes some for the way
@@ -419,7 +419,7 @@ static double lost_leak(struct weir_fleet *fleet, uint32_t index,
 static void test_roots_are_apart_by_an_onset(void **state)
 {
     (void)state;
-    const double way_s = 0.01, look_s = 0.05;
+    const double way_s = 0.01, chance_s = 0.02;
     double most = 0, most_lost = 0, least_over = 1e9, most_over = 0;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct weir_fleet *fleet =
@@ -447,7 +447,7 @@ static void test_roots_are_apart_by_an_onset(void **state)
                   "and are %.0f apart at most\n",
                   most_lost, most_over, least_over, most);
     assert_compare(most, <, 0.25 * LIMIT);
-    assert_compare(most_lost, <, (0.25 + 2 * way_s + look_s) * LIMIT);
+    assert_compare(most_lost, <, (0.25 + way_s + 2 * chance_s) * LIMIT);
     double slacks = LIMIT / 2. / 2;
     assert_compare(most_over, <, slacks + way_s * LIMIT);
     assert_compare(least_over, >, -0.03 * LIMIT);

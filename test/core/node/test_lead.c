@@ -224,23 +224,38 @@ static void test_a_slow_root_calls_no_limiter_silent(void **state)
 }
 
 /* Slack goes by the square root of pace * (lead + 20 ms): 140 ms have twice the
- * exposure of 20 ms. A quarter of it is divided equally, and all of it is half
- * of the room at most. */
-static void test_slack_goes_by_exposure(void **state)
+ * exposure of 20 ms. Three quarters of all are divided so, if the bucket is
+ * filled to 'low', and less below. All of it is half of the room at most. */
+static void goes_by_exposure(struct world *w, double filled)
 {
-    struct world *w = *state;
-    report(w, 0, 0, 10, age(w));
+    report(w, 0, (int64_t)(filled * HIGH), 10, age(w));
     report(w, 1, 0, 10, age(w));
     uint64_t equal = w->slack;
     report(w, 0, 0, 10, age(w) - 60 * WEIR_MILLISECOND);
     uint64_t far = w->slack;
     report(w, 1, 0, 10, age(w));
     uint64_t near = w->slack;
-    double room = HIGH * 1024;
+    double room = (1 - filled) * HIGH * 1024;
+    double exposed = filled * 3 / 8;
     assert_close((double)equal / room, 1. / 4);
-    assert_close((double)far / room, 1. / 16 + 2. / 3 * 3 / 8);
-    assert_close((double)near / room, 1. / 16 + 1. / 3 * 3 / 8);
+    assert_close((double)far / room, (.5 - exposed) / 2 + 2. / 3 * exposed);
+    assert_close((double)near / room, (.5 - exposed) / 2 + 1. / 3 * exposed);
     assert_true(near + far <= (uint64_t)room / 2);
+}
+
+static void test_slack_goes_by_exposure(void **state)
+{
+    goes_by_exposure(*state, 0.95);
+}
+
+static void test_slack_goes_half_by_exposure(void **state)
+{
+    goes_by_exposure(*state, 0.5);
+}
+
+static void test_slack_of_an_empty_bucket_is_equal(void **state)
+{
+    goes_by_exposure(*state, 0);
 }
 
 /* ---- Beside a peer of an earlier version ---- */
@@ -314,10 +329,24 @@ static bool takes(struct world *w, struct weir_ref ref)
              WEIR_OUTCOME_LIMITED);
 }
 
+/* Passes units, and reports when it has to. */
+static void use(struct world *w, struct weir_ref ref, double units)
+{
+    for (double used = 0; used < units;) {
+        if (takes(w, ref))
+            used++;
+        else
+            pass(w, WEIR_SECOND);
+    }
+    pass(w, 5 * WEIR_SECOND);
+    assert_close(fill(w), units);
+}
+
 /* One of 'limiters', of which the others pass nothing, has an equal part of the
- * slacks, half of the room together. It stops at 'slacks' times its slack
- * beyond the counts that the root presumes. */
-static void stops_at(struct world *w, uint32_t limiters, double slacks)
+ * slacks, half of the room together. In a bucket with 'used' units it stops at
+ * 'slacks' times its slack beyond the counts that the root presumes. */
+static void stops_at(struct world *w, uint32_t limiters, double used,
+                     double slacks)
 {
     for (uint32_t other = 1; other < limiters; other++) {
         greet(w, other);
@@ -326,48 +355,58 @@ static void stops_at(struct world *w, uint32_t limiters, double slacks)
     begin_limiter(w);
     struct weir_ref ref;
     assert_true(weir_table_find(w->table, Q, &ref));
-    assert_true(takes(w, ref)); /* it learns its slack */
-    pass(w, 5 * WEIR_SECOND);
+    use(w, ref, used);
     double slack = (double)w->slack / WEIR_FILL_ONE;
-    assert_close(slack, (HIGH - 1) / 2. / limiters);
+    assert_close(slack, (HIGH - used) / 2 / limiters);
     double units = 0;
     while (takes(w, ref))
         units++;
-    assert_close(units, slack * slacks);
+    assert_close(units, ceil(slack * slacks));
     assert_int_equal(w->echo != 0, !w->old_root);
     /* All of them reach the root. */
     pass(w, 5 * WEIR_SECOND);
-    assert_close(fill(w), units + 1);
+    assert_close(fill(w), units + used);
 }
 
-/* By its share of the slacks more than at its slack. */
-static void test_a_limiter_stops_by_its_slack(void **state)
+/* By its share of the slacks it stops beyond its slack, */
+static void test_one_of_two_limiters(void **state)
 {
-    stops_at(*state, 2, 1 + 1. / 2);
+    stops_at(*state, 2, 8000, 1 + 1. / 2);
 }
 
-static void test_a_limiter_among_four(void **state)
+static void test_one_of_four_limiters(void **state)
 {
-    stops_at(*state, 4, 1 + 1. / 4);
+    stops_at(*state, 4, 9000, 1 + 1. / 4);
 }
 
 static void test_a_limiter_alone_has_all_of_the_room(void **state)
 {
-    stops_at(*state, 1, 2);
+    stops_at(*state, 1, 8000, 2);
+}
+
+/* or by the bucket's empty part. */
+static void test_a_limiter_beside_a_bucket_half_empty(void **state)
+{
+    stops_at(*state, 4, 5000, 1 + 1. / 2);
+}
+
+static void test_a_limiter_beside_an_empty_bucket(void **state)
+{
+    stops_at(*state, 4, 1, 2);
 }
 
 static void test_a_root_may_send_no_age(void **state)
 {
     struct world *w = *state;
     w->old_root = true;
-    stops_at(w, 2, 2);
+    stops_at(w, 4, 9000, 2);
 }
 
 static void test_a_limiter_may_send_no_echo(void **state)
 {
     struct world *w = *state;
     w->old_limiter = true;
-    stops_at(w, 2, 1 + 1. / 2);
+    stops_at(w, 4, 9000, 1 + 1. / 4);
 }
 
 #define BY_HAND(test) \
@@ -381,9 +420,13 @@ int main(void)
         BY_HAND(test_an_echo_may_be_none_or_wrong),
         BY_HAND(test_a_slow_root_calls_no_limiter_silent),
         BY_HAND(test_slack_goes_by_exposure),
-        PUMPED(test_a_limiter_stops_by_its_slack),
-        PUMPED(test_a_limiter_among_four),
+        BY_HAND(test_slack_goes_half_by_exposure),
+        BY_HAND(test_slack_of_an_empty_bucket_is_equal),
+        PUMPED(test_one_of_two_limiters),
+        PUMPED(test_one_of_four_limiters),
         PUMPED(test_a_limiter_alone_has_all_of_the_room),
+        PUMPED(test_a_limiter_beside_a_bucket_half_empty),
+        PUMPED(test_a_limiter_beside_an_empty_bucket),
         PUMPED(test_a_root_may_send_no_age),
         PUMPED(test_a_limiter_may_send_no_echo),
     };
