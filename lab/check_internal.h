@@ -114,8 +114,9 @@ struct check_link {
     uint64_t session, stamp, number; /* of the last answer */
     weir_instant answered_at;        /* on the limiter's clock … */
     weir_instant unruly_until;
-    bool backs_off;       /* the root asks for fewer reports */
-    weir_instant span_at; /* start of a second on the world's clock, with
+    weir_instant answered_on; /* as answered_at, on the world's clock */
+    bool backs_off;           /* the root asks for fewer reports */
+    weir_instant span_at;     /* start of a second on the world's clock, with
                            * 'span_reports' reports */
     uint64_t span_reports;
     weir_duration span_ahead; /* check->ahead, when it began */

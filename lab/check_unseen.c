@@ -135,6 +135,16 @@ static bool resume_bound(struct weir_check *check, struct check_quota *quota,
     return true;
 }
 
+/* For how long the root may have been silent for the limiter. A limiter whose
+ * clock is set back has seen a longer silence than that clock shows after. */
+static weir_duration silent_for(const struct weir_check *check,
+                                const struct check_link *link, weir_instant now)
+{
+    return weir_longer(
+        weir_since(link->answered_at, now),
+        weir_since(link->answered_on, weir_fleet_now(check->fleet)));
+}
+
 /* Whether the root's slack certainly limits the limiter. With several roots,
  * the slack of a root that hasn't answered lately or is overloaded may not. */
 static bool slack_limits(const struct weir_check *check, uint32_t limiter,
@@ -149,7 +159,8 @@ static bool slack_limits(const struct weir_check *check, uint32_t limiter,
         weir_table_is_stale(weir_fleet_table(check->fleet, limiter)))
         return false;
     return check->root_count == 1 ||
-           (now >= link->unruly_until && now - link->answered_at < PATIENCE &&
+           (now >= link->unruly_until &&
+            silent_for(check, link, now) < PATIENCE &&
             !weir_check_passed_over(check, limiter, root, slot));
 }
 
@@ -304,7 +315,7 @@ void weir_check_unseen_welcome(struct weir_check *check, uint32_t limiter,
         settings->correction_auto || settings->correction_ppm > 0;
     link->session = message->session;
     link->stamp = link->number = 0;
-    link->answered_at = link->unruly_until = 0;
+    link->answered_at = link->answered_on = link->unruly_until = 0;
     link->backs_off = false;
     for (uint32_t s = 0; s < known->slot_count; s++) {
         struct check_slot *slot = &known->slots[s];
@@ -379,9 +390,10 @@ static void note_fill_answer(struct weir_check *check, uint32_t limiter,
                              struct check_link *link)
 {
     weir_instant now = weir_check_limiter_now(check, limiter);
-    if (now - link->answered_at > PATIENCE)
+    if (silent_for(check, link, now) > PATIENCE)
         link->unruly_until = now + RULES_AGAIN;
     link->answered_at = now;
+    link->answered_on = weir_fleet_now(check->fleet);
 }
 
 static void note_travel(struct weir_check *check, uint32_t limiter,
