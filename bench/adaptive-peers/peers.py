@@ -20,6 +20,7 @@ JAVA = ["-Xmx96m", "-Xss512k", "-XX:+UseSerialGC",
 ALL = ["weir", "static", "gradient2", "vegas", "aimd", "aimd-target",
        "failsafe", "envoy", "envoy-front"]
 FLEET = "weir-fleet"  # asked for by --scope
+SCOPE = "scope=fleet"
 NETFLIX = {"gradient2", "vegas", "aimd", "aimd-target"}
 BUILD_S = 600  # for a registry or a compiler
 
@@ -57,10 +58,10 @@ class Tools:
             raise self.made[name]
         return self.made[name]
 
-    def environment(self):
+    def environment(self, library=None):
         return {**os.environ, "GOFLAGS": "-buildvcs=false -mod=readonly",
                 "PKG_CONFIG_PATH": str(self.build / "meson-uninstalled"),
-                "LD_LIBRARY_PATH": str(self.build)}
+                "LD_LIBRARY_PATH": str(library or self.build)}
 
     def go_build(self, name):
         here = {"cwd": HERE / "go", "env": self.environment()}
@@ -155,27 +156,56 @@ def envoy_config(port, backend_port):
                                  "clusters": [cluster]}}
 
 
-class Peers:
-    """Starts what stands beside the client processes, and names the command
-    of each."""
+class Roots:
+    """A root of Weir, started when it is first needed."""
 
-    def __init__(self, tools, folder, backend, target_ms):
-        self.tools, self.folder, self.backend = tools, folder, backend
-        self.target_ms = target_ms
+    def __init__(self):
         self.fleet = None
         self.quotas = 0
-        self.envoys = []
 
     def close(self):
-        self.stop_envoys()
         if self.fleet is not None:
             self.fleet.close()
 
-    def stop_envoys(self):
+    def add(self, *fields):
+        """A quota of its own for each run, so that nothing learned stays;
+        RuntimeError has the words of a root that refuses it."""
+        if self.fleet is None:
+            self.fleet = Fleet()
+            self.fleet.add_roots(1)
+        self.quotas += 1
+        quota = f"backend{self.quotas}"
+        try:
+            self.fleet.set(quota, "kind=concurrency", "sharing=adaptive",
+                           "controller=target", *fields)
+        except AssertionError as error:
+            raise RuntimeError(str(error).strip()) from error
+        return quota
+
+    def refusal(self, peer):
+        """Why this build can't run a peer, or None."""
+        if peer != FLEET:
+            return None
+        try:
+            self.add("target=100ms", SCOPE)
+        except RuntimeError as error:
+            return f"weir refuses {SCOPE}: " + str(error).split("weir: ")[-1]
+        return None
+
+
+class Peer:
+    """Starts what stands beside the client processes of one run, and names
+    their commands."""
+
+    def __init__(self, tools, roots, folder, backend, target_ms):
+        self.tools, self.roots, self.folder = tools, roots, folder
+        self.backend, self.target_ms = backend, target_ms
+        self.envoys = []
+
+    def close(self):
         for envoy in self.envoys:
             envoy.kill()
             envoy.wait()
-        self.envoys = []
 
     def commands(self, peer, processes, limits):
         """A command for each process; those of static take its limits."""
@@ -201,21 +231,9 @@ class Peers:
                  if peer == "aimd-target" else [])]] * processes
 
     def weir(self, peer, processes):
-        """A quota of its own for each run, so that nothing learned stays."""
-        if self.fleet is None:
-            self.fleet = Fleet()
-            self.fleet.add_roots(1)
-        self.quotas += 1
-        quota = f"backend{self.quotas}"
-        fields = ["kind=concurrency", "sharing=adaptive", "controller=target",
-                  f"target={self.target_ms}ms"]
-        if peer == FLEET:
-            fields.append("scope=fleet")
-        try:
-            self.fleet.set(quota, *fields)
-        except AssertionError as error:
-            raise RuntimeError(str(error).strip()) from error
-        return [["-url", self.url(), "-roots", self.fleet.addresses(),
+        quota = self.roots.add(f"target={self.target_ms}ms",
+                               *([SCOPE] if peer == FLEET else []))
+        return [["-url", self.url(), "-roots", self.roots.fleet.addresses(),
                  "-quota", quota, "-name", f"load{i}"]
                 for i in range(processes)]
 
