@@ -22,7 +22,8 @@ class Kind(NamedTuple):
     window_s: int
     totals: list      # the limits that 'static' tries
     times: dict       # seconds of the phases, and of a try of 'static'
-    together: int     # runs that are measured at the same time
+    together: int     # runs that are measured at the same time, at most,
+    crowd: int        # and their client processes
     processes: list   # numbers of client processes
     regular: tuple    # peers that also get regular arrivals
 
@@ -31,14 +32,15 @@ class Kind(NamedTuple):
 KINDS = {
     "workers": Kind(600, 100, 1, [8, 12, 16, 24, 32],
                     {"start": 8, "steady": 8, "hang": 10, "recovery": 8,
-                     "slowdown": 8, "sweep": 4}, 4, [1, 3, 10, 20], ()),
+                     "slowdown": 8, "sweep": 4}, 4, 40, [1, 3, 10, 20],
+                    ()),
     "article": Kind(75, 200, 15, [8, 9, 10, 11, 12],
                     {"start": 20, "steady": 45, "hang": 10, "recovery": 15,
-                     "slowdown": 20, "sweep": 15}, 14, [1, 3, 10, 20],
-                    ("weir", "weir-fleet", "static")),
+                     "slowdown": 20, "sweep": 15}, 14, 200,
+                    [1, 3, 10, 20], ("weir", "weir-fleet", "static")),
     "postgres": Kind(0, 100, 1, [8, 12, 16, 24],
                      {"start": 6, "steady": 8, "hang": 10, "recovery": 6,
-                      "slowdown": 6, "sweep": 4}, 1, [1, 10], ()),
+                      "slowdown": 6, "sweep": 4}, 1, 1, [1, 10], ()),
 }
 
 

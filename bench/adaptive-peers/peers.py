@@ -85,7 +85,7 @@ class Tools:
              "dependency:copy-dependencies",
              f"-DoutputDirectory={libraries}"], NotFetched)
         run(["javac", "--release", "17", "-cp", f"{libraries}/*", "-d",
-             classes, HERE / "java/Load.java"])
+             classes, *(HERE / "java").glob("*.java")])
         return f"{classes}:{libraries}/*"
 
     def make_envoy(self):
@@ -234,7 +234,7 @@ class Peer:
         quota = self.roots.add(f"target={self.target_ms}ms",
                                *([SCOPE] if peer == FLEET else []))
         return [["-url", self.url(), "-roots", self.roots.fleet.addresses(),
-                 "-quota", quota, "-name", f"load{i}"]
+                 "-quota", quota, "-name", f"{quota}-{i}"]
                 for i in range(processes)]
 
     def envoy(self, peer, processes):

@@ -12,14 +12,9 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintWriter;
 import java.net.URI;
-import java.net.http.HttpClient;
-import java.net.http.HttpRequest;
-import java.net.http.HttpResponse;
-import java.net.http.HttpTimeoutException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -28,7 +23,8 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Random;
-import java.util.concurrent.CompletionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.Phaser;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
@@ -38,13 +34,15 @@ import java.util.concurrent.locks.LockSupport;
  * concurrency-limits; go/load/main.go describes the options and the output.
  */
 public final class Load {
+    private static final int TIMEOUT_MS = 2000; // of a caller
+
     private record Event(long arrivedNs, char outcome, long latencyNs,
                          long lateNs) {}
 
     private final Map<String, String> options;
     private final Limiter<Void> limiter;
-    private final HttpClient client;
-    private final HttpRequest request;
+    private final Client client;
+    private final ExecutorService threads = Executors.newCachedThreadPool();
     private final List<Event> events = new ArrayList<>();
     private final Phaser running = new Phaser(1);
     private long start;
@@ -52,10 +50,7 @@ public final class Load {
     private Load(Map<String, String> options) {
         this.options = options;
         limiter = SimpleLimiter.newBuilder().limit(limit()).build();
-        client = HttpClient.newBuilder()
-            .version(HttpClient.Version.HTTP_1_1).build();
-        request = HttpRequest.newBuilder(URI.create(options.get("url")))
-            .timeout(Duration.ofMillis(2000)).build();
+        client = new Client(URI.create(options.get("url")), TIMEOUT_MS);
     }
 
     private double number(String name) {
@@ -86,14 +81,6 @@ public final class Load {
         events.add(event);
     }
 
-    private static char outcome(HttpResponse<?> answer, Throwable error) {
-        if (error == null)
-            return answer.statusCode() == 200 ? 's' : 'e';
-        Throwable cause = error instanceof CompletionException
-            ? error.getCause() : error;
-        return cause instanceof HttpTimeoutException ? 't' : 'e';
-    }
-
     private static void leave(Limiter.Listener permit, char outcome) {
         switch (outcome) {
         case 's' -> permit.onSuccess();
@@ -110,14 +97,13 @@ public final class Load {
             return;
         }
         running.register();
-        client.sendAsync(request, HttpResponse.BodyHandlers.discarding())
-            .whenComplete((answer, error) -> {
-                char outcome = outcome(answer, error);
-                leave(permit.get(), outcome);
-                record(new Event(due - start, outcome,
-                                 System.nanoTime() - began, began - due));
-                running.arriveAndDeregister();
-            });
+        threads.execute(() -> {
+            char outcome = client.get();
+            leave(permit.get(), outcome);
+            record(new Event(due - start, outcome,
+                             System.nanoTime() - began, began - due));
+            running.arriveAndDeregister();
+        });
     }
 
     private void run() {
