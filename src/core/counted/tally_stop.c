@@ -140,6 +140,12 @@ static uint64_t paced_by_echo(const struct weir_tally *tally,
     return paced_for(WEIR_LEAD_MAX, cell->pace_sent, link->sent_at, now);
 }
 
+/* The distance up to 'to'. A root may send any fill, so it may wrap. */
+static int64_t up_to(int64_t to, int64_t fill)
+{
+    return (int64_t)((uint64_t)to - (uint64_t)fill);
+}
+
 /* A part of the slack, as large as 'part' of 'whole'. */
 static uint64_t part_of(uint64_t slack, int64_t part, int64_t whole)
 {
@@ -158,9 +164,9 @@ static uint64_t allowed(const struct weir_tally_cell *cell)
     uint64_t slack = cell->slack;
     weir_assert(slack < SLACK_NONE);
     uint64_t by_share =
-        part_of(slack, 2 * (int64_t)slack, cell->fill_high - cell->fill);
+        part_of(slack, 2 * (int64_t)slack, up_to(cell->fill_high, cell->fill));
     uint64_t by_empty =
-        part_of(slack, cell->fill_low - cell->fill, cell->fill_low);
+        part_of(slack, up_to(cell->fill_low, cell->fill), cell->fill_low);
     return slack + (by_share > by_empty ? by_share : by_empty);
 }
 
