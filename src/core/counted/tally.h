@@ -272,6 +272,18 @@ int weir_tally_fills(struct weir_tally *tally, uint32_t link,
  * link with a backoff isn't used while another root answers without one. */
 void weir_tally_report_backoff(struct weir_tally *tally, uint32_t link,
                                weir_duration report_backoff, weir_instant now);
+/* The shorter of the last two round trips: one stall makes nothing older. */
+static inline weir_duration weir_tally_round_trip(
+    const struct weir_tally_link *link)
+{
+    return weir_shorter(link->round_trip[0], link->round_trip[1]);
+}
+/* Between reports to the link's root. */
+static inline weir_duration weir_tally_interval(
+    const struct weir_tally *tally, const struct weir_tally_link *link)
+{
+    return weir_longer(tally->report_interval, link->report_backoff);
+}
 /* For so long after it made a report the limiter relies on the report's paces
  * at the root, and no count is late. The root presumes them for at least as
  * long after it took the report. */
@@ -279,8 +291,7 @@ static inline weir_duration weir_tally_good(const struct weir_tally *tally,
                                             const struct weir_tally_link *link)
 {
     return WEIR_PACE_INTERVALS *
-           (weir_longer(tally->report_interval, link->report_backoff) +
-            weir_shorter(link->round_trip[0], link->round_trip[1]));
+           (weir_tally_interval(tally, link) + weir_tally_round_trip(link));
 }
 /* Looks at all links for silence, which changes the slack that is used. */
 void weir_tally_listen(struct weir_tally *tally, weir_duration patience,

@@ -137,8 +137,7 @@ static uint64_t pace_of(struct weir_tally *tally,
                         const struct weir_slot_view *view, weir_instant now)
 {
     const struct weir_tally_cell *cell = &link->cells[slot];
-    weir_duration interval =
-        weir_longer(tally->report_interval, link->report_backoff);
+    weir_duration interval = weir_tally_interval(tally, link);
     float per_s = passing_rate(tally, slot, view->count,
                                weir_tally_good(tally, link), now);
     float units = per_s * (float)interval / (float)WEIR_SECOND;

@@ -343,7 +343,7 @@ static int64_t low_in_time(const struct weir_tally_link *link,
                            const struct weir_bucket *bucket)
 {
     struct weir_leak leak = bucket->leak;
-    weir_duration trip = weir_shorter(link->round_trip[0], link->round_trip[1]);
+    weir_duration trip = weir_tally_round_trip(link);
     weir_u128 leaked =
         (weir_u128)trip * leak.whole + (((weir_u128)trip * leak.part) >> 64);
     return leaked < (weir_u128)bucket->low ? bucket->low - (int64_t)leaked : 0;

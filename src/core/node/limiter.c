@@ -552,9 +552,8 @@ static void take_report_backoff(struct weir_limiter *limiter, uint32_t index,
     weir_duration most = limiter->settings.stale_after / 2;
     weir_duration before = limiter->tally.link[index].report_backoff;
     weir_duration report_backoff = wanted < most ? wanted : most;
-    const weir_duration *trip = limiter->tally.link[index].round_trip;
-    weir_duration slow =
-        2 * weir_longer(report_backoff, weir_shorter(trip[0], trip[1]));
+    weir_duration trip = weir_tally_round_trip(&limiter->tally.link[index]);
+    weir_duration slow = 2 * weir_longer(report_backoff, trip);
     limiter->link[index].resend =
         weir_longer(RESEND_FIRST, weir_shorter(slow, RESEND_MOST));
     weir_tally_report_backoff(&limiter->tally, index, report_backoff, now);

@@ -200,6 +200,20 @@ static int64_t units_in(struct stage *stage, uint32_t slot)
     return view.fill >> view.bucket.leak.frac;
 }
 
+/* The first answer of the root, with one fill; there is another limiter. */
+static void answer_first(struct stage *stage, const struct weir_report *told,
+                         const struct weir_fill *fill)
+{
+    struct weir_fills fills = { .answer = true,
+                                .number = told->number,
+                                .stamp = 1,
+                                .limiters = 2,
+                                .fills = fill,
+                                .count = 1 };
+    assert_int_equal(weir_tally_fills(&stage->tally, 0, &fills, stage->now),
+                     WEIR_OK);
+}
+
 /* A root that falls silent for a while has last sent an empty bucket, and the
  * pace of other limiters. Their presumed counts are added to the bucket at its
  * own fill: at the fill that the root sent, it would be emptier. */
@@ -212,14 +226,7 @@ static void test_others_are_added_to_what_is_there(void **state)
     struct weir_fill fill = { .slot = told.counts[0].slot,
                               .slack = UINT64_MAX,
                               .pace = 100 * WEIR_PACE_SPAN / WEIR_SECOND };
-    struct weir_fills fills = { .answer = true,
-                                .number = told.number,
-                                .stamp = 1,
-                                .limiters = 2,
-                                .fills = &fill,
-                                .count = 1 };
-    assert_int_equal(weir_tally_fills(&stage.tally, 0, &fills, stage.now),
-                     WEIR_OK);
+    answer_first(&stage, &told, &fill);
     stage.now += 3 * WEIR_SECOND / 2;
     for (int i = 0; i < 500; i++)
         take(&stage, 'a', 0, 1);
@@ -243,14 +250,7 @@ static void test_an_edit_cuts_received_fills(void **state)
                               .fill = 900 * WEIR_FILL_ONE,
                               .slack = UINT64_MAX,
                               .pace = 1000 * WEIR_PACE_SPAN / WEIR_SECOND };
-    struct weir_fills fills = { .answer = true,
-                                .number = told.number,
-                                .stamp = 1,
-                                .limiters = 2,
-                                .fills = &fill,
-                                .count = 1 };
-    assert_int_equal(weir_tally_fills(&stage.tally, 0, &fills, stage.now),
-                     WEIR_OK);
+    answer_first(&stage, &told, &fill);
     stage.now += WEIR_SECOND / 2;
     weir_tally_look(&stage.tally, stage.now);
     assert_in_range(units_in(&stage, fill.slot), 899, 900);
