@@ -29,20 +29,20 @@
  * class and not yet in the sum, and the second finds the sum free. That is
  * within the bound, and to prevent it refused calls would have to write.
  *
- *     line 0      limit, mean, deadline, shares: written when a window closes
- *     line …      held: the units in flight
- *     line …      turn: when the fraction's next permit may be given
- *     line …      of each class, if there are several: its units in flight
+ *     line 0, 1   limit, mean, deadline, shares: written when a window closes
+ *     line …      sum: the units in flight, and when the fraction's next permit
+ *                 may be given
+ *     line …      of each class, if there are several, the same
  *     line …      lock, the stash, and the state that the lock guards
  *
  * The fraction's permit: the caller that moves 'turn' on by mean / f has it. It
  * may still find that another caller has gone in before; then it puts 'turn'
- * back, unless it has been moved since.
+ * back, unless it has been moved since. A class's share has a fraction too, if
+ * the limit is given: whole permits of a share of a part would be none.
  *
- * The stash is a ring. Callers that find the controller busy put their samples
- * into it, and the thread that has the controller empties it. A sample put down
- * just before the lock is given back stays for the next thread. Source of the
- * ring: D. Vyukov's bounded queue, with one reader. */
+ * Callers that find the controller busy put their samples into the stash, and
+ * the thread that has the controller empties it. A sample put down just before
+ * the lock is given back stays for the next thread. */
 
 #include "core/concurrency/concurrency_gate.h"
 
@@ -50,25 +50,26 @@
 #include <string.h>
 
 #include "core/base/atomic.h"
+#include "core/base/rng.h"
+#include "core/concurrency/sample_stash.h"
 
 #define UNITS_BITS 24
 #define UNITS_MASK ((1u << UNITS_BITS) - 1)
 #define FRACTION_BITS 20 /* of a limit */
 #define FRACTION (1u << FRACTION_BITS)
 #define FRACTION_MASK (FRACTION - 1)
-#define STASH 64         /* samples; a power of two */
 #define LOOK WEIR_SECOND /* how often lives are checked, at least */
 /* However small the limit: else nothing would show that it can be larger. */
 #define PAUSE_MAX (10 * WEIR_SECOND)
+/* A given limit that is so many times as high shortens a pause. A lower one
+ * lengthens none, so small rises would make pauses too short on average. */
+#define RISE 2
 
-struct stashed {
-    uint64_t turn; /* n: free for the n-th sample; n + 1: to be read */
-    struct weir_sample sample;
-    weir_instant at;
-};
-
-struct klass {
+/* Units in flight below a limit: of all, or of a class. */
+struct count {
     _Alignas(WEIR_CACHE_LINE) uint64_t in_flight;
+    weir_instant turn;     /* of the next permit by the fraction */
+    weir_instant above_at; /* one beyond the whole permits entered; 0: none */
 };
 
 struct weir_concurrency_gate {
@@ -76,31 +77,33 @@ struct weir_concurrency_gate {
     _Alignas(WEIR_CACHE_LINE) uint64_t limit; /* times 2^FRACTION_BITS */
     weir_duration mean;
     weir_instant deadline;
-    /* permits; observed: all */
-    uint32_t share[WEIR_CONCURRENCY_GATE_CLASSES_MAX];
+    /* likewise; observed: all */
+    uint64_t share[WEIR_CONCURRENCY_GATE_CLASSES_MAX];
     /* Only an edit writes these two. */
     uint32_t plain;   /* one class, not observed: the sum is its count */
     uint32_t unheard; /* bits: classes */
+    uint64_t spread;  /* pauses are of random length, by this seed; 0: not */
 
-    _Alignas(WEIR_CACHE_LINE) uint64_t in_flight;
-    _Alignas(WEIR_CACHE_LINE) weir_instant turn;
-    struct klass klass[WEIR_CONCURRENCY_GATE_CLASSES_MAX];
+    struct count sum;
+    struct count klass[WEIR_CONCURRENCY_GATE_CLASSES_MAX];
 
     _Alignas(WEIR_CACHE_LINE) uint32_t lock;
+    uint32_t refused; /* bits: classes, as in weir_concurrency_gate_uses() */
     uint64_t lost_samples;
-    _Alignas(WEIR_CACHE_LINE) uint64_t put; /* into the stash, by any thread */
+    struct weir_sample_stash stash;
 
     /* Under the lock. */
-    _Alignas(WEIR_CACHE_LINE) uint64_t got; /* out of the stash */
-    weir_instant look_at;                   /* when lives are checked, at the
+    _Alignas(WEIR_CACHE_LINE)
+        weir_instant look_at; /* when lives are checked, at the
                                              * latest */
-    weir_instant life_at;                   /* since when the old ones are */
+    weir_instant life_at;     /* since when the old ones are */
     weir_instant class_life_at[WEIR_CONCURRENCY_GATE_CLASSES_MAX];
     uint64_t lost;
-    struct stashed stash[STASH];
 
     /* Under the lock, too. */
     _Alignas(WEIR_CACHE_LINE) struct weir_concurrency_gate_options options;
+    double guarantee[WEIR_CONCURRENCY_GATE_CLASSES_MAX]; /* permits … */
+    bool is_guaranteed; /* … if they are in force */
     _Alignas(WEIR_CACHE_LINE) unsigned char controller[];
 };
 
@@ -132,13 +135,17 @@ static uint32_t in_flight_in(uint64_t word)
 }
 
 /* Empties the count; permits of before find nothing to leave from. */
-static void clear_count(uint64_t *count)
+static void clear_count(struct count *count)
 {
-    uint64_t word = weir_load_relaxed(count); /* the swap finds out */
+    uint64_t word = weir_load_relaxed(&count->in_flight); /* the swap finds
+                                                           * out */
     while (
-        !weir_cas(count, &word,
+        !weir_cas(&count->in_flight, &word,
                   (uint64_t)(uint16_t)(life_in(word) + 2) << (2 * UNITS_BITS)))
         continue;
+    /* A turn of a moment ago is as good. */
+    weir_store_relaxed(&count->turn, 0);
+    weir_store_relaxed(&count->above_at, 0);
 }
 
 /* The next life: the young are the old ones, and the old ones are no more. */
@@ -187,60 +194,6 @@ static bool count_out(uint64_t *count, uint32_t units, uint16_t life,
     return true;
 }
 
-/* ---- Options ---- */
-
-void weir_concurrency_gate_defaults(
-    struct weir_concurrency_gate_options *options,
-    enum weir_controller_kind kind)
-{
-    *options = (struct weir_concurrency_gate_options){ .classes = 1 };
-    weir_controller_defaults(&options->controller, kind);
-}
-
-static bool is_class_named_before(
-    const struct weir_concurrency_gate_options *options, uint32_t klass)
-{
-    weir_assert(klass < options->classes);
-    struct weir_text name = weir_text_of(options->class_of[klass].name);
-    for (uint32_t i = 0; i < klass; i++)
-        if (weir_text_equal(weir_text_of(options->class_of[i].name), name))
-            return true;
-    return false;
-}
-
-static const char *classes_fault(
-    const struct weir_concurrency_gate_options *options)
-{
-    if (options->classes == 0 ||
-        options->classes > WEIR_CONCURRENCY_GATE_CLASSES_MAX)
-        return "there must be one to eight classes";
-    double sum = 0;
-    for (uint32_t i = 0; i < options->classes; i++) {
-        const struct weir_concurrency_gate_class *klass = &options->class_of[i];
-        if (memchr(klass->name, '\0', sizeof(klass->name)) == NULL)
-            return "a class's name is longer than 31 bytes";
-        if (options->classes > 1 && klass->name[0] == '\0')
-            return "a class among several needs a name";
-        if (is_class_named_before(options, i))
-            return "two classes have one name";
-        if (!(klass->share_percent >= 0 && klass->share_percent <= 100))
-            return "a class's share must be from 0 to 100 percent";
-        if (klass->observed && klass->share_percent > 0)
-            return "an observed class is never refused: it has no share";
-        sum += klass->share_percent;
-    }
-    return sum > 100 + 1e-9 ? "shares are more than 100 percent" : NULL;
-}
-
-int weir_concurrency_gate_check(
-    const struct weir_concurrency_gate_options *options, struct weir_diag *diag)
-{
-    const char *fault = classes_fault(options);
-    if (fault == NULL)
-        return weir_controller_check(&options->controller, diag);
-    return weir_diag_set(diag, WEIR_EINVAL, "classes: ", fault, NULL);
-}
-
 /* ---- Life ---- */
 
 size_t weir_concurrency_gate_size(
@@ -250,8 +203,10 @@ size_t weir_concurrency_gate_size(
            weir_controller_size(&options->controller);
 }
 
-static uint32_t class_limit(const struct weir_concurrency_gate_class *klass,
-                            double limit)
+/* In permits. 'given': the limit is a part of one in which classes have their
+ * shares already; rounding up in each part would make them larger. */
+static double class_limit(const struct weir_concurrency_gate_class *klass,
+                          double limit, bool given)
 {
     weir_assert(limit >= 0);
     if (klass->observed)
@@ -259,9 +214,23 @@ static uint32_t class_limit(const struct weir_concurrency_gate_class *klass,
     if (klass->share_percent <= 0)
         return 0;
     /* As a quotient of whole numbers, where it is one: 30 % of 10 is 3. */
-    double share = ceil(limit * klass->share_percent / 100);
-    weir_audit(share <= WEIR_PERMITS_MAX);
-    return share > 1 ? (uint32_t)share : 1;
+    double share = limit * klass->share_percent / 100;
+    if (!given)
+        share = weir_larger(ceil(share), 1);
+    weir_assert(share <= WEIR_PERMITS_MAX);
+    return share;
+}
+
+static double share_of_class(const struct weir_concurrency_gate *gate,
+                             uint32_t i, double limit)
+{
+    const struct weir_concurrency_gate_class *klass =
+        &gate->options.class_of[i];
+    bool given = gate->options.controller.given;
+    bool guaranteed = given && gate->is_guaranteed && !klass->observed;
+    /* Of a part that has ended, or is less by now, not more than that. */
+    return guaranteed ? weir_smaller(gate->guarantee[i], limit)
+                      : class_limit(klass, limit, given);
 }
 
 /* Updates the words that are read outside of the lock. Relaxed: each word is
@@ -270,15 +239,17 @@ static void publish_limits(struct weir_concurrency_gate *gate)
 {
     const struct weir_controller *controller = controller_of(gate);
     double limit = weir_controller_limit(controller);
-    weir_audit(limit > 0 && limit <= WEIR_PERMITS_MAX);
+    bool given = gate->options.controller.given;
+    weir_audit((given || limit > 0) && limit <= WEIR_PERMITS_MAX);
     weir_store_relaxed(&gate->limit, (uint64_t)(limit * FRACTION));
     weir_store_relaxed(&gate->mean, weir_controller_mean(controller));
     for (uint32_t i = 0; i < WEIR_CONCURRENCY_GATE_CLASSES_MAX; i++) {
         bool is = i < gate->options.classes;
-        weir_store_relaxed(&gate->share[i],
-                           is ? class_limit(&gate->options.class_of[i], limit)
-                              : 0);
+        double share = is ? share_of_class(gate, i, limit) : 0;
+        weir_store_relaxed(&gate->share[i], (uint64_t)(share * FRACTION));
     }
+    weir_store_relaxed(&gate->spread,
+                       given ? gate->options.controller.seed | 1 : 0);
     weir_instant due = weir_controller_deadline(controller);
     /* Publishing doesn't delay the next check of lives. */
     weir_store_relaxed(&gate->deadline,
@@ -295,6 +266,7 @@ static void take_options(struct weir_concurrency_gate *gate,
     for (uint32_t i = 0; i < options->classes; i++)
         unheard |= (uint32_t)options->class_of[i].unheard << i;
     gate->options = *options;
+    gate->is_guaranteed = false; /* it was of the classes of before */
     weir_store_relaxed(&gate->unheard, unheard);
     weir_store_relaxed(&gate->plain,
                        options->classes == 1 && !options->class_of[0].observed);
@@ -312,8 +284,7 @@ struct weir_concurrency_gate *weir_concurrency_gate_init(
     gate->look_at = now + LOOK;
     for (uint32_t i = 0; i < WEIR_CONCURRENCY_GATE_CLASSES_MAX; i++)
         gate->class_life_at[i] = now;
-    for (uint64_t i = 0; i < STASH; i++)
-        gate->stash[i].turn = i;
+    weir_sample_stash_init(&gate->stash);
     weir_controller_init(gate->controller, &options->controller, now);
     publish_limits(gate);
     return gate;
@@ -353,7 +324,7 @@ static void age_count(struct weir_concurrency_gate *gate, uint64_t *count,
 static void age_all(struct weir_concurrency_gate *gate, weir_instant now)
 {
     gate->look_at = now + LOOK;
-    age_count(gate, &gate->in_flight, &gate->life_at, &gate->lost, now);
+    age_count(gate, &gate->sum.in_flight, &gate->life_at, &gate->lost, now);
     uint64_t again = 0; /* counted above already */
     for (uint32_t i = 0; !gate->plain && i < gate->options.classes; i++)
         age_count(gate, &gate->klass[i].in_flight, &gate->class_life_at[i],
@@ -364,7 +335,7 @@ static struct weir_overdue overdue_permits(
     const struct weir_concurrency_gate *gate, weir_instant now)
 {
     /* Relaxed: a count of a moment ago. */
-    uint64_t word = weir_load_relaxed(&gate->in_flight);
+    uint64_t word = weir_load_relaxed(&gate->sum.in_flight);
     return (struct weir_overdue){
         .count = old_in(word),
         .age = weir_since(gate->life_at, now),
@@ -375,18 +346,11 @@ static struct weir_overdue overdue_permits(
 static bool drain_stash(struct weir_concurrency_gate *gate)
 {
     bool moved = false;
-    for (;;) {
-        struct stashed *stashed = &gate->stash[gate->got % STASH];
-        /* Pairs with the release in stash(). */
-        if (weir_load_acquire(&stashed->turn) != gate->got + 1)
-            return moved;
-        moved |= weir_controller_sample(controller_of(gate), &stashed->sample,
-                                        stashed->at);
-        /* Pairs with the acquire in stash(): the place is free again. */
-        weir_audit(stashed->sample.outcome != WEIR_SAMPLE_IGNORED);
-        weir_store_release(&stashed->turn, gate->got + STASH);
-        gate->got++;
-    }
+    struct weir_sample sample;
+    weir_instant at;
+    while (weir_sample_stash_get(&gate->stash, &sample, &at))
+        moved |= weir_controller_sample(controller_of(gate), &sample, at);
+    return moved;
 }
 
 /* Does the work that is due and hands over a sample, or NULL; under the
@@ -410,31 +374,6 @@ static void attend(struct weir_concurrency_gate *gate,
         publish_limits(gate);
 }
 
-/* Puts a sample down for the next owner of the lock. */
-static void stash(struct weir_concurrency_gate *gate,
-                  const struct weir_sample *sample, weir_instant now)
-{
-    uint64_t number = weir_load_relaxed(&gate->put); /* the swap finds out */
-    for (;;) {
-        struct stashed *place = &gate->stash[number % STASH];
-        /* Pairs with the release in drain_stash(). */
-        uint64_t turn = weir_load_acquire(&place->turn);
-        if (turn < number) { /* full */
-            weir_fetch_add(&gate->lost_samples, 1);
-            return;
-        }
-        if (turn == number && weir_cas(&gate->put, &number, number + 1)) {
-            place->sample = *sample;
-            place->at = now;
-            weir_store_release(&place->turn,
-                               number + 1); /* see drain_stash() */
-            return;
-        }
-        if (turn > number) /* another thread was quicker; relaxed as above */
-            number = weir_load_relaxed(&gate->put);
-    }
-}
-
 void weir_concurrency_gate_tick(struct weir_concurrency_gate *gate,
                                 weir_instant now)
 {
@@ -450,20 +389,42 @@ weir_instant weir_concurrency_gate_deadline(
     return weir_load_relaxed(&gate->deadline); /* a hint */
 }
 
+/* The next turn of a limit's fraction, if it is before 'due'; else 'due'. */
+static weir_instant due_of(const struct count *count, uint64_t limit,
+                           weir_instant due, weir_instant now)
+{
+    weir_instant turn = weir_load_relaxed(&count->turn); /* a hint */
+    return (limit & FRACTION_MASK) != 0 && turn > now ? weir_earlier(turn, due)
+                                                      : due;
+}
+
 weir_instant weir_concurrency_gate_due(const struct weir_concurrency_gate *gate,
                                        weir_instant now)
 {
-    /* Relaxed: of a moment ago. */
-    weir_instant turn = weir_load_relaxed(&gate->turn);
-    weir_instant deadline = weir_load_relaxed(&gate->deadline);
-    bool fraction = (weir_load_relaxed(&gate->limit) & FRACTION_MASK) != 0;
-    return fraction && turn > now && turn < deadline ? turn : deadline;
+    /* Relaxed: of a moment ago, all of it. */
+    weir_instant due = due_of(&gate->sum, weir_load_relaxed(&gate->limit),
+                              weir_load_relaxed(&gate->deadline), now);
+    if (weir_load_relaxed(&gate->plain))
+        return due;
+    for (uint32_t i = 0; i < WEIR_CONCURRENCY_GATE_CLASSES_MAX; i++)
+        due = due_of(&gate->klass[i], weir_load_relaxed(&gate->share[i]), due,
+                     now);
+    return due;
 }
 
 /* ---- Entering ---- */
 
-/* The pause between permits by a fraction; 0: these units can't enter by
- * one. */
+/* The pause after a permit by a fraction of 'part' that was in flight for so
+ * long. */
+static weir_duration pause_after(double in_flight_for, uint64_t part)
+{
+    weir_audit(part > 0);
+    double pause = in_flight_for * FRACTION / (double)part;
+    return pause < (double)PAUSE_MAX ? (weir_duration)pause : PAUSE_MAX;
+}
+
+/* The pause between permits by a fraction, as if each were in flight for the
+ * mean; 0: these units can't enter by one. */
 static weir_duration pause_of_fraction(const struct weir_concurrency_gate *gate,
                                        uint64_t limit, uint32_t in_flight,
                                        uint32_t units)
@@ -475,103 +436,181 @@ static weir_duration pause_of_fraction(const struct weir_concurrency_gate *gate,
         part = limit;
     else if (in_flight != whole || units != 1)
         part = 0;
-    if (part == 0)
-        return 0;
     /* Relaxed: a mean is no promise. */
-    double mean = (double)weir_load_relaxed(&gate->mean);
-    double pause = mean * units * FRACTION / (double)part;
-    return pause < (double)PAUSE_MAX ? (weir_duration)pause : PAUSE_MAX;
+    return part == 0
+               ? 0
+               : pause_after((double)weir_load_relaxed(&gate->mean) * units,
+                             part);
+}
+
+#define SPREAD 0.3 /* of a pause, more or less */
+
+/* By chance, of limits that are given: processes with the same limit would else
+ * take their turns in step, and what they share would get requests in
+ * bunches. */
+static int64_t spread_of(const struct weir_concurrency_gate *gate,
+                         weir_duration pause, uint64_t chance)
+{
+    uint64_t seed = weir_load_relaxed(&gate->spread); /* one of them */
+    if (seed == 0)
+        return 0;
+    double unit =
+        (double)(weir_rng_mix(seed + chance) >> 11) / (double)(1ull << 53);
+    return (int64_t)((double)pause * SPREAD * (2 * unit - 1));
 }
 
 /* A caller that arrives late does not delay the next turn: requests that come
  * every 300 ms may take turns of 400. By half a pause at most, or an idle time
  * would be saved up. */
-static weir_instant turn_after(weir_instant turn, weir_duration pause,
+static weir_instant turn_after(const struct weir_concurrency_gate *gate,
+                               weir_instant turn, weir_duration pause,
                                weir_instant now)
 {
+    /* Not by their difference: callers may come at the turn itself. */
+    pause += spread_of(gate, pause, weir_rng_mix(turn) + now);
     weir_instant least = now + pause / 2;
     return turn + pause > least ? turn + pause : least;
 }
 
 /* Takes the fraction's turn and goes in; false: the count has changed, and the
  * turn is given back, unless it has moved on. */
-static bool take_fraction_turn(struct weir_concurrency_gate *gate,
-                               uint64_t word, uint32_t units, weir_instant turn,
+static bool take_fraction_turn(struct count *count, uint64_t word,
+                               uint32_t units, weir_instant turn,
                                weir_instant next)
 {
     weir_audit(next > turn &&
                in_flight_in(word + units) <= WEIR_CONCURRENCY_GATE_UNITS_MAX);
     weir_instant found = turn;
-    if (!weir_cas(&gate->turn, &found, next))
+    if (!weir_cas(&count->turn, &found, next))
         return false;
-    if (weir_cas(&gate->in_flight, &word, word + units))
+    if (weir_cas(&count->in_flight, &word, word + units))
         return true;
     found = next;
-    (void)weir_cas(&gate->turn, &found, turn);
+    (void)weir_cas(&count->turn, &found, turn);
     return false;
 }
 
 /* Within the limit, whole part and fraction; returns the new count, or 0.
  * Relaxed loads: the swaps find out whether count and turn were the latest, and
  * a limit of a moment ago is one that was in force. */
-static uint32_t enter_within(struct weir_concurrency_gate *gate, uint32_t units,
-                             uint16_t *out_life, weir_instant now)
+static uint32_t enter_within(const struct weir_concurrency_gate *gate,
+                             struct count *count, uint64_t limit,
+                             uint32_t units, uint16_t *out_life,
+                             weir_instant now)
 {
-    uint64_t limit = weir_load_relaxed(&gate->limit);
-    weir_audit(limit >> FRACTION_BITS <= WEIR_PERMITS_MAX);
+    weir_audit(limit >> FRACTION_BITS <= WEIR_CONCURRENCY_GATE_UNITS_MAX);
     for (;;) {
-        uint64_t word = weir_load_relaxed(&gate->in_flight);
+        uint64_t word = weir_load_relaxed(&count->in_flight);
         *out_life = life_in(word);
         uint32_t in_flight = in_flight_in(word);
         if (in_flight + units <= limit >> FRACTION_BITS) {
-            if (weir_cas(&gate->in_flight, &word, word + units))
+            if (weir_cas(&count->in_flight, &word, word + units))
                 return in_flight + units;
             continue;
         }
         weir_duration pause = pause_of_fraction(gate, limit, in_flight, units);
         if (pause == 0)
             return 0;
-        weir_instant turn = weir_load_relaxed(&gate->turn);
+        weir_instant turn = weir_load_relaxed(&count->turn);
         if (now < turn)
             return 0;
-        if (take_fraction_turn(gate, word, units, turn,
-                               turn_after(turn, pause, now)))
+        if (take_fraction_turn(count, word, units, turn,
+                               turn_after(gate, turn, pause, now))) {
+            /* Relaxed: for end_of_fraction() alone. */
+            if (in_flight > 0)
+                weir_store_relaxed(&count->above_at, now);
             return in_flight + units;
+        }
     }
+}
+
+static uint32_t enter_sum(struct weir_concurrency_gate *gate, uint32_t units,
+                          uint16_t *out_life, weir_instant now)
+{
+    /* Relaxed: a limit of a moment ago. */
+    return enter_within(gate, &gate->sum, weir_load_relaxed(&gate->limit),
+                        units, out_life, now);
+}
+
+/* A permit by a class's share of a given limit is one of the part, too: if it
+ * is beyond the whole permits, it has the fraction's turn, or the next one.
+ * Else the part would let in its fraction, and its classes theirs as well. */
+static void charge_fraction(struct weir_concurrency_gate *gate,
+                            uint32_t in_flight, weir_instant now)
+{
+    struct count *count = &gate->sum;
+    /* Relaxed: as in enter_within(). */
+    uint64_t limit = weir_load_relaxed(&gate->limit);
+    uint64_t part = limit & FRACTION_MASK;
+    if (in_flight < limit >> FRACTION_BITS || part == 0 ||
+        !weir_load_relaxed(&gate->spread))
+        return;
+    weir_duration pause =
+        pause_after((double)weir_load_relaxed(&gate->mean), part);
+    weir_instant turn = weir_load_relaxed(&count->turn);
+    weir_instant next =
+        turn > now ? turn + pause : turn_after(gate, turn, pause, now);
+    next = weir_earlier(next, now + 2 * pause);
+    /* If it has moved meanwhile, another permit was beside this. */
+    if (next > turn)
+        (void)weir_cas(&count->turn, &turn, next);
 }
 
 /* By the class's guaranteed share, or as observed; returns the new count, or
  * 0. */
 static uint32_t enter_share(struct weir_concurrency_gate *gate, uint32_t units,
-                            struct weir_concurrency_gate_permit *permit)
+                            struct weir_concurrency_gate_permit *permit,
+                            weir_instant now)
 {
     weir_audit(permit->klass < WEIR_CONCURRENCY_GATE_CLASSES_MAX &&
                !permit->counted);
-    uint64_t *count = &gate->klass[permit->klass].in_flight;
+    struct count *count = &gate->klass[permit->klass];
     /* Relaxed: a share of a moment ago was in force then. */
-    uint32_t share = weir_load_relaxed(&gate->share[permit->klass]);
-    if (count_in(count, units, share, &permit->class_life) == 0)
+    uint64_t share = weir_load_relaxed(&gate->share[permit->klass]);
+    /* A group above the share isn't let in by its average. */
+    uint32_t in_class =
+        units == 1
+            ? enter_within(gate, count, share, 1, &permit->class_life, now)
+            : count_in(&count->in_flight, units,
+                       (uint32_t)(share >> FRACTION_BITS), &permit->class_life);
+    if (in_class == 0)
         return 0;
     uint32_t in_flight =
-        count_in(&gate->in_flight, units, WEIR_CONCURRENCY_GATE_UNITS_MAX,
+        count_in(&gate->sum.in_flight, units, WEIR_CONCURRENCY_GATE_UNITS_MAX,
                  &permit->life);
     uint32_t left;
     if (in_flight == 0) /* 2^23 units: the count has no room for more */
-        count_out(count, units, permit->class_life, &left);
+        count_out(&count->in_flight, units, permit->class_life, &left);
     permit->counted = in_flight > 0;
+    if (in_flight > 0 && units == 1)
+        charge_fraction(gate, in_flight - 1, now);
     return in_flight;
+}
+
+/* Written once between two readings: refusals in a row only read. */
+static void note_refused(struct weir_concurrency_gate *gate, uint32_t klass)
+{
+    uint32_t bit = 1u << (klass < WEIR_CONCURRENCY_GATE_CLASSES_MAX
+                              ? klass
+                              : WEIR_CONCURRENCY_GATE_CLASSES_MAX);
+    /* Relaxed: a hint. */
+    if ((weir_load_relaxed(&gate->refused) & bit) == 0)
+        (void)weir_fetch_or(&gate->refused, bit);
 }
 
 static uint32_t enter_class(struct weir_concurrency_gate *gate, uint32_t units,
                             struct weir_concurrency_gate_permit *permit,
                             weir_instant now)
 {
-    if (permit->klass >= WEIR_CONCURRENCY_GATE_CLASSES_MAX)
-        return enter_within(gate, units, &permit->life, now);
-    uint32_t in_flight = enter_share(gate, units, permit);
+    bool named = permit->klass < WEIR_CONCURRENCY_GATE_CLASSES_MAX;
+    uint32_t in_flight = named ? enter_share(gate, units, permit, now) : 0;
     if (in_flight > 0)
         return in_flight;
-    in_flight = enter_within(gate, units, &permit->life, now);
+    in_flight = enter_sum(gate, units, &permit->life, now);
+    if (in_flight == 0)
+        note_refused(gate, permit->klass);
+    if (!named)
+        return in_flight;
     /* Counted after it is in: it is above its share, so the exact count matters
      * to this class alone. */
     permit->counted =
@@ -608,7 +647,7 @@ __attribute__((noinline)) static bool admit(
     permit->counted = false;
     /* Relaxed: see take_options(). */
     uint32_t in_flight = weir_load_relaxed(&gate->plain)
-                             ? enter_within(gate, units, &permit->life, now)
+                             ? enter_sum(gate, units, &permit->life, now)
                              : enter_class(gate, units, permit, now);
     return fill_permit(permit, units, in_flight, now);
 }
@@ -628,8 +667,8 @@ bool weir_concurrency_gate_enter_sure(
         weir_concurrency_gate_tick(gate, now);
     out_permit->klass = (uint16_t)klass;
     out_permit->counted = false;
-    return fill_permit(out_permit, units, enter_share(gate, units, out_permit),
-                       now);
+    return fill_permit(out_permit, units,
+                       enter_share(gate, units, out_permit, now), now);
 }
 
 /* Whether there is plainly no room and no work due: the usual result if many
@@ -638,7 +677,7 @@ static bool is_plainly_full(const struct weir_concurrency_gate *gate,
                             uint32_t units, weir_instant now)
 {
     uint64_t limit = weir_load_relaxed(&gate->limit);
-    uint32_t in_flight = in_flight_in(weir_load_relaxed(&gate->in_flight));
+    uint32_t in_flight = in_flight_in(weir_load_relaxed(&gate->sum.in_flight));
     return weir_load_relaxed(&gate->plain) && in_flight > 0 &&
            (limit & FRACTION_MASK) == 0 &&
            in_flight + units > limit >> FRACTION_BITS &&
@@ -668,7 +707,7 @@ uint32_t weir_concurrency_gate_in_flight(
     const struct weir_concurrency_gate *gate)
 {
     return in_flight_in(
-        weir_load_relaxed(&gate->in_flight)); /* of a moment ago */
+        weir_load_relaxed(&gate->sum.in_flight)); /* of a moment ago */
 }
 
 uint32_t weir_concurrency_gate_free_units(
@@ -679,7 +718,7 @@ uint32_t weir_concurrency_gate_free_units(
     uint64_t whole = limit >> FRACTION_BITS;
     uint32_t in_flight = weir_concurrency_gate_in_flight(gate);
     bool fraction = in_flight == whole && (limit & FRACTION_MASK) != 0 &&
-                    now >= weir_load_relaxed(&gate->turn);
+                    now >= weir_load_relaxed(&gate->sum.turn);
     return fraction ? 1 : in_flight < whole ? (uint32_t)whole - in_flight : 0;
 }
 
@@ -689,11 +728,45 @@ static void hand_in(struct weir_concurrency_gate *gate,
                     const struct weir_sample *sample, weir_instant now)
 {
     if (!try_lock(gate)) {
-        stash(gate, sample, now);
+        if (!weir_sample_stash_put(&gate->stash, sample, now))
+            weir_fetch_add(&gate->lost_samples, 1);
         return;
     }
     attend(gate, sample, now);
     unlock(gate);
+}
+
+/* Above whole permits a permit by the fraction is in flight only until the next
+ * of all of them leaves, which then is the one beyond. It is charged for that
+ * time, where its pause was for a mean. Not for less than the time to the next
+ * leave has on average, a mean / (whole + 1): else short ones, given in quick
+ * succession, would make one whole permit more for a while.
+ *
+ * Another permit by the fraction may enter beside this. Then its time is taken
+ * for this one's, and it has the whole pause: the bounds below hold for it as
+ * well. */
+static void end_of_fraction(const struct weir_concurrency_gate *gate,
+                            struct count *count, uint64_t limit, uint32_t left,
+                            weir_instant now)
+{
+    /* Relaxed: the mean of a moment ago. */
+    uint64_t part = limit & FRACTION_MASK;
+    if (left == 0 || left != limit >> FRACTION_BITS || part == 0 ||
+        weir_load_relaxed(&count->above_at) == 0)
+        return;
+    weir_instant entered = weir_exchange(&count->above_at, 0);
+    double mean = (double)weir_load_relaxed(&gate->mean);
+    double charged = weir_larger((double)weir_since(entered, now),
+                                 mean / ((double)left + 1));
+    weir_duration charged_pause = pause_after(charged, part);
+    weir_duration mean_pause = pause_after(mean, part);
+    weir_instant turn = weir_load_relaxed(&count->turn);
+    if (entered == 0 || charged_pause >= mean_pause)
+        return;
+    weir_instant next = weir_before(turn, mean_pause - charged_pause);
+    next = next > entered ? next : entered;
+    if (next < turn)
+        (void)weir_cas(&count->turn, &turn, next);
 }
 
 void weir_concurrency_gate_leave(struct weir_concurrency_gate *gate,
@@ -708,14 +781,20 @@ void weir_concurrency_gate_leave(struct weir_concurrency_gate *gate,
     uint32_t klass = permit->klass;
     weir_audit(!permit->counted || klass < WEIR_CONCURRENCY_GATE_CLASSES_MAX);
     uint32_t left, left_in_class;
-    bool was_in = count_out(&gate->in_flight, units, permit->life, &left);
+    bool was_in = count_out(&gate->sum.in_flight, units, permit->life, &left);
     /* The class last, as enter_share() counts there first: a share that is free
      * again before the sum would let another permit in beside this one. */
-    if (permit->counted && klass < WEIR_CONCURRENCY_GATE_CLASSES_MAX)
+    /* Relaxed, here and below: the limit and the share of a moment ago. */
+    if (permit->counted && klass < WEIR_CONCURRENCY_GATE_CLASSES_MAX &&
         count_out(&gate->klass[klass].in_flight, units, permit->class_life,
-                  &left_in_class);
+                  &left_in_class))
+        end_of_fraction(gate, &gate->klass[klass],
+                        weir_load_relaxed(&gate->share[klass]), left_in_class,
+                        now);
     if (!was_in)
         return;
+    end_of_fraction(gate, &gate->sum, weir_load_relaxed(&gate->limit), left,
+                    now);
     /* Relaxed: see take_options(). */
     bool unheard = klass < WEIR_CONCURRENCY_GATE_CLASSES_MAX &&
                    (weir_load_relaxed(&gate->unheard) >> klass & 1);
@@ -742,7 +821,7 @@ static void forget_classes(struct weir_concurrency_gate *gate,
                     weir_text_equal(weir_text_of(options->class_of[i].name),
                                     weir_text_of(before->class_of[i].name));
         if (!same)
-            clear_count(&gate->klass[i].in_flight);
+            clear_count(&gate->klass[i]);
     }
 }
 
@@ -752,10 +831,9 @@ static void restart_gate(struct weir_concurrency_gate *gate,
                          weir_instant now)
 {
     (void)drain_stash(gate);
-    clear_count(&gate->in_flight);
+    clear_count(&gate->sum);
     for (uint32_t i = 0; i < WEIR_CONCURRENCY_GATE_CLASSES_MAX; i++)
-        clear_count(&gate->klass[i].in_flight);
-    weir_store_relaxed(&gate->turn, 0); /* a turn of a moment ago */
+        clear_count(&gate->klass[i]);
     weir_store_relaxed(&gate->lost_samples, 0);
     gate->lost = 0;
     gate->life_at = now;
@@ -783,13 +861,96 @@ bool weir_concurrency_gate_edit(
     return true;
 }
 
+/* ---- A limit that is given ---- */
+
+/* The rest of a pause takes this part of its time: it began by a lower limit,
+ * perhaps by far, when nothing was answered. */
+static void hasten(struct count *count, double part, weir_instant now)
+{
+    /* Relaxed: of another turn, taken since, the pause is a new one. */
+    weir_instant turn = weir_load_relaxed(&count->turn);
+    weir_audit(part >= 0 && part <= 1);
+    if (turn > now)
+        (void)weir_cas(&count->turn, &turn,
+                       now + (weir_duration)((double)(turn - now) * part));
+}
+
+bool weir_concurrency_gate_give(struct weir_concurrency_gate *gate,
+                                double limit, uint64_t cut, weir_instant now)
+{
+    weir_assert(limit >= 0 && limit <= WEIR_PERMITS_MAX);
+    if (!try_lock(gate))
+        return false;
+    (void)drain_stash(gate);
+    double before = weir_controller_limit(controller_of(gate));
+    weir_controller_give(controller_of(gate), limit, cut, now);
+    publish_limits(gate);
+    if (limit >= RISE * before && limit > 0) {
+        hasten(&gate->sum, before / limit, now);
+        for (uint32_t i = 0; i < gate->options.classes; i++)
+            hasten(&gate->klass[i], before / limit, now);
+    }
+    unlock(gate);
+    return true;
+}
+
+bool weir_concurrency_gate_guarantee(
+    struct weir_concurrency_gate *gate,
+    const double permits[WEIR_CONCURRENCY_GATE_CLASSES_MAX])
+{
+    if (!try_lock(gate))
+        return false;
+    for (uint32_t i = 0; permits && i < WEIR_CONCURRENCY_GATE_CLASSES_MAX;
+         i++) {
+        weir_assert(permits[i] >= 0);
+        gate->guarantee[i] = weir_smaller(permits[i], WEIR_PERMITS_MAX);
+    }
+    gate->is_guaranteed = permits != NULL;
+    publish_limits(gate);
+    unlock(gate);
+    return true;
+}
+
+void weir_concurrency_gate_uses(
+    struct weir_concurrency_gate *gate,
+    struct weir_concurrency_gate_use out[WEIR_CONCURRENCY_GATE_CLASSES_MAX + 1])
+{
+    uint32_t refused = weir_exchange(&gate->refused, 0);
+    uint32_t named = 0;
+    /* Relaxed: counts of a moment ago. */
+    uint32_t sum = in_flight_in(weir_load_relaxed(&gate->sum.in_flight));
+    for (uint32_t i = 0; i <= WEIR_CONCURRENCY_GATE_CLASSES_MAX; i++) {
+        bool last = i == WEIR_CONCURRENCY_GATE_CLASSES_MAX;
+        out[i].refused = refused >> i & 1;
+        out[i].in_flight =
+            last ? (sum > named ? sum - named : 0)
+                 : in_flight_in(weir_load_relaxed(&gate->klass[i].in_flight));
+        named += out[i].in_flight;
+    }
+    weir_assert((refused >> (WEIR_CONCURRENCY_GATE_CLASSES_MAX + 1)) == 0);
+}
+
+bool weir_concurrency_gate_collect(struct weir_concurrency_gate *gate,
+                                   struct weir_latency_count *bins,
+                                   struct weir_latency_batch *out,
+                                   weir_instant now)
+{
+    if (!try_lock(gate))
+        return false;
+    attend(gate, NULL, now);
+    struct weir_overdue overdue = overdue_permits(gate, now);
+    weir_controller_collect(controller_of(gate), &overdue, bins, out, now);
+    unlock(gate);
+    return true;
+}
+
 struct weir_concurrency_gate_permit weir_concurrency_gate_found(
     struct weir_concurrency_gate *gate, uint32_t units)
 {
     struct weir_concurrency_gate_permit permit = {
         .klass = WEIR_CONCURRENCY_GATE_CLASS_NONE
     };
-    if (count_in(&gate->in_flight, units, WEIR_CONCURRENCY_GATE_UNITS_MAX,
+    if (count_in(&gate->sum.in_flight, units, WEIR_CONCURRENCY_GATE_UNITS_MAX,
                  &permit.life))
         permit.units = units;
     return permit;
@@ -801,7 +962,7 @@ weir_duration weir_concurrency_gate_wait(
     const struct weir_concurrency_gate *gate, weir_instant now)
 {
     /* Relaxed: a guess. */
-    weir_instant turn = weir_load_relaxed(&gate->turn);
+    weir_instant turn = weir_load_relaxed(&gate->sum.turn);
     weir_duration mean = weir_load_relaxed(&gate->mean);
     uint64_t whole = weir_load_relaxed(&gate->limit) >> FRACTION_BITS;
     if (whole == 0 && turn > now)
@@ -819,7 +980,7 @@ bool weir_concurrency_gate_view(struct weir_concurrency_gate *gate,
     struct weir_overdue overdue = overdue_permits(gate, now);
     *out = (struct weir_concurrency_gate_view){
         /* Relaxed: counts of a moment ago, here and below. */
-        .in_flight = in_flight_in(weir_load_relaxed(&gate->in_flight)),
+        .in_flight = in_flight_in(weir_load_relaxed(&gate->sum.in_flight)),
         .overdue = overdue.count,
         .overdue_age = overdue.count > 0 ? overdue.age : 0,
         .lost = gate->lost,
@@ -832,7 +993,7 @@ bool weir_concurrency_gate_view(struct weir_concurrency_gate *gate,
                 ? out->in_flight
                 : in_flight_in(weir_load_relaxed(&gate->klass[i].in_flight));
         if (!gate->options.class_of[i].observed)
-            out->share_of[i] = gate->share[i];
+            out->share_of[i] = (double)gate->share[i] / FRACTION;
     }
     unlock(gate);
     return true;

@@ -118,6 +118,35 @@ bool weir_concurrency_gate_edit(
     struct weir_concurrency_gate *gate,
     const struct weir_concurrency_gate_options *options, bool anew,
     weir_instant now);
+
+/* Of a gate whose limit is given (options.controller.given): sets it, as
+ * weir_controller_give(); 0 refuses all. Shares of classes aren't rounded then,
+ * and have fractions as the limit has. False: another thread uses the
+ * controller, nothing has changed; call again. */
+bool weir_concurrency_gate_give(struct weir_concurrency_gate *gate,
+                                double limit, uint64_t cut, weir_instant now);
+/* … the permits that its classes are guaranteed, instead of their shares of it,
+ * until the next edit; of a class without a share 0. NULL: their shares of it
+ * again. False: likewise. */
+bool weir_concurrency_gate_guarantee(
+    struct weir_concurrency_gate *gate,
+    const double permits[WEIR_CONCURRENCY_GATE_CLASSES_MAX]);
+/* The use by each class, of a gate with several; the last one: requests of no
+ * class. */
+struct weir_concurrency_gate_use {
+    uint32_t in_flight;
+    bool refused; /* one was, since the last call */
+};
+void weir_concurrency_gate_uses(struct weir_concurrency_gate *gate,
+                                struct weir_concurrency_gate_use
+                                    out[WEIR_CONCURRENCY_GATE_CLASSES_MAX + 1]);
+/* … takes what was measured since the last call, as weir_controller_collect().
+ * False: likewise. */
+bool weir_concurrency_gate_collect(struct weir_concurrency_gate *gate,
+                                   struct weir_latency_count *bins,
+                                   struct weir_latency_batch *out,
+                                   weir_instant now);
+
 /* The units that an enter holds: plain memory of the caller's. All zero:
  * none. */
 struct weir_concurrency_gate_permit {
@@ -185,7 +214,7 @@ struct weir_concurrency_gate_view {
     struct weir_controller_view controller;
     uint32_t in_flight;
     uint32_t in_flight_of[WEIR_CONCURRENCY_GATE_CLASSES_MAX];
-    uint32_t share_of[WEIR_CONCURRENCY_GATE_CLASSES_MAX]; /* permits */
+    double share_of[WEIR_CONCURRENCY_GATE_CLASSES_MAX]; /* permits */
     uint32_t overdue; /* in flight for at least … */
     weir_duration overdue_age;
     uint64_t lost;         /* units written off */

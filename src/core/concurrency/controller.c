@@ -12,6 +12,8 @@
 #include <string.h>
 
 #define MEAN_WEIGHT (1.0 / 16) /* of a new latency in the mean */
+/* Of a limit that is given: a quick answer counts half after so long. */
+#define MEAN_TIME WEIR_SECOND
 
 /* ---- none ---- */
 
@@ -64,6 +66,7 @@ const char *weir_limit_reason_text(enum weir_limit_reason reason)
         [WEIR_LIMIT_MEASURED] = "measured",
         [WEIR_LIMIT_EDITED] = "edited",
         [WEIR_LIMIT_RESUMED] = "resumed",
+        [WEIR_LIMIT_GIVEN] = "given",
     };
     weir_assert((unsigned)reason < WEIR_LIMIT_REASONS);
     return texts[reason];
@@ -288,6 +291,8 @@ static bool is_limit_sound(const struct weir_controller *controller)
 {
     const struct weir_controller_options *options = &controller->options;
     double limit = controller->limit;
+    if (options->given)
+        return limit >= 0 && limit <= WEIR_PERMITS_MAX;
     return is_pinned(controller) ||
            (limit >= options->min && limit <= options->max);
 }
@@ -301,7 +306,8 @@ struct weir_controller *weir_controller_init(
     memset(controller, 0, sizeof(*controller));
     controller->options = *options;
     controller->millionths = weir_percentile_millionths(options->percentile);
-    controller->limit = controller->view.before = options->initial;
+    controller->limit = controller->view.before =
+        options->given ? WEIR_GIVEN_FIRST : options->initial;
     controller->now = controller->view.moved_at = now;
     controller->rng.state = options->seed;
     const struct weir_controller_family *family = controller_family(controller);
@@ -320,14 +326,14 @@ struct weir_controller *weir_controller_init(
 static bool is_same_rule(const struct weir_controller_options *a,
                          const struct weir_controller_options *b)
 {
-    return a->kind == b->kind && a->target == b->target &&
-           a->percentile == b->percentile && a->backoff == b->backoff &&
-           a->guard == b->guard && a->drops == b->drops &&
-           a->count == b->count && a->window_min == b->window_min &&
-           a->window_max == b->window_max && a->setpoint == b->setpoint &&
-           a->growth == b->growth && a->smoothing == b->smoothing &&
-           a->alpha == b->alpha && a->beta == b->beta &&
-           a->probe_multiplier == b->probe_multiplier &&
+    return a->kind == b->kind && a->given == b->given &&
+           a->target == b->target && a->percentile == b->percentile &&
+           a->backoff == b->backoff && a->guard == b->guard &&
+           a->drops == b->drops && a->count == b->count &&
+           a->window_min == b->window_min && a->window_max == b->window_max &&
+           a->setpoint == b->setpoint && a->growth == b->growth &&
+           a->smoothing == b->smoothing && a->alpha == b->alpha &&
+           a->beta == b->beta && a->probe_multiplier == b->probe_multiplier &&
            a->tolerance == b->tolerance && a->queue == b->queue &&
            a->long_window == b->long_window && a->buffer == b->buffer &&
            a->probe_interval == b->probe_interval &&
@@ -353,8 +359,9 @@ void weir_controller_edit(struct weir_controller *controller,
     double mean = controller->mean;
     double limit = learned(controller);
     bool fixed = next.kind == WEIR_CONTROLLER_NONE;
+    bool unknown = controller->options.given && !controller->was_given;
     bool measures = limit != controller->limit;
-    next.initial = fixed ? options->initial : limit;
+    next.initial = fixed || unknown ? options->initial : limit;
     next.initial = next.initial < next.max ? next.initial : next.max;
     next.initial = next.initial > next.min ? next.initial : next.min;
     if (measures || !is_same_rule(&controller->options, &next)) {
@@ -370,34 +377,38 @@ void weir_controller_edit(struct weir_controller *controller,
     controller->options = next;
     if (probes(controller))
         controller->envoy.resumed = next.initial;
-    if (!is_pinned(controller) && next.initial != controller->limit)
+    if (!is_pinned(controller) && !next.given &&
+        next.initial != controller->limit)
         weir_controller_move(controller, next.initial, WEIR_LIMIT_EDITED, now);
     weir_assert(is_limit_sound(controller));
 }
 
 /* ---- Samples and time ---- */
 
-static weir_instant advance_clock(struct weir_controller *controller,
-                                  weir_instant now)
-{
-    if (now > controller->now)
-        controller->now = now;
-    return controller->now;
-}
-
-static void note_mean(struct weir_controller *controller, weir_duration latency)
+/* One process of many that share a limit has an answer in a second. One in less
+ * than half of the mean shows that the mean is of another time, such as the end
+ * of a hang: then it counts by the time since the last. Pauses by that mean
+ * would else be too long for sixteen such answers. */
+static void note_mean(struct weir_controller *controller, weir_duration latency,
+                      weir_instant now)
 {
     double x = (double)latency;
+    double weight = MEAN_WEIGHT;
     if (controller->mean == 0)
         controller->mean = x;
-    controller->mean += MEAN_WEIGHT * (x - controller->mean);
+    if (controller->options.given && 2 * x < controller->mean) {
+        double since = (double)weir_since(controller->mean_at, now);
+        weight = weir_larger(weight, since / (since + (double)MEAN_TIME));
+    }
+    controller->mean_at = now;
+    controller->mean += weight * (x - controller->mean);
     weir_audit(controller->mean >= 0);
 }
 
 bool weir_controller_sample(struct weir_controller *controller,
                             const struct weir_sample *sample, weir_instant now)
 {
-    now = advance_clock(controller, now);
+    now = weir_controller_clock(controller, now);
     if (sample->outcome == WEIR_SAMPLE_IGNORED)
         return false;
     struct weir_sample shorter;
@@ -407,7 +418,7 @@ bool weir_controller_sample(struct weir_controller *controller,
         sample = &shorter;
     }
     if (!weir_is_dropped(sample))
-        note_mean(controller, sample->latency);
+        note_mean(controller, sample->latency, now);
     bool judged =
         controller_family(controller)->sample(controller, sample, now);
     weir_audit(is_limit_sound(controller));
@@ -418,7 +429,7 @@ bool weir_controller_tick(struct weir_controller *controller,
                           const struct weir_overdue *overdue, weir_instant now)
 {
     static const struct weir_overdue nothing;
-    now = advance_clock(controller, now);
+    now = weir_controller_clock(controller, now);
     const struct weir_controller_family *family = controller_family(controller);
     if (family->tick == NULL)
         return false;
@@ -431,7 +442,17 @@ bool weir_controller_tick(struct weir_controller *controller,
 weir_instant weir_controller_deadline(const struct weir_controller *controller)
 {
     const struct weir_controller_family *family = controller_family(controller);
-    return family->deadline == NULL ? WEIR_NEVER : family->deadline(controller);
+    return family->deadline == NULL || controller->options.given
+               ? WEIR_NEVER
+               : family->deadline(controller);
+}
+
+/* ---- Fleets ---- */
+
+bool weir_controller_merges(enum weir_controller_kind kind)
+{
+    weir_assert((unsigned)kind < WEIR_CONTROLLER_KINDS);
+    return kind == WEIR_CONTROLLER_TARGET;
 }
 
 double weir_controller_limit(const struct weir_controller *controller)

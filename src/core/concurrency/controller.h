@@ -49,8 +49,12 @@
  *     takes the limit back to where it was before the stall, never above. If
  *     that is followed by a stall before a window has held the setpoint, the
  *     next answer takes it back to half of that only. The windows of a stall
- *     leave at least a sixteenth of the limit.
+ *     leave at least an eighth of the limit.
  *   - A 'now' before one given earlier counts as the latest one.
+ *
+ * A controller may be two: the one of a fleet, which moves the limit, and one
+ * in each process, whose limit is given ('given' in the options) and which
+ * keeps its samples for the other (concurrency/fleet_limit.h).
  *
  * Plain memory of the caller's, without pointers. One thread at a time; the
  * gate ensures that. */
@@ -110,6 +114,11 @@ struct weir_controller_options {
      *   envoy      3            3        1,000 */
     double initial, min, max;
     uint64_t seed; /* vegas, envoy: of their jitter */
+    /* target: the limit is set by weir_controller_give() alone, and samples are
+     * kept for weir_controller_collect(). Until it was given for the first
+     * time, it is WEIR_GIVEN_FIRST. An edit that ends it keeps the limit within
+     * min and max; one that was never given is 'initial'. false. */
+    bool given;
 
     /* request, percentile, target: > 0; 200 ms. */
     weir_duration target;
@@ -175,6 +184,8 @@ struct weir_controller_options {
     weir_duration least_latency;
 };
 
+#define WEIR_GIVEN_FIRST 1.0
+
 void weir_controller_defaults(struct weir_controller_options *options,
                               enum weir_controller_kind kind);
 /* WEIR_OK or WEIR_EINVAL, with the reason in 'diag' (or NULL). */
@@ -218,6 +229,23 @@ struct weir_overdue {
 bool weir_controller_tick(struct weir_controller *controller,
                           const struct weir_overdue *overdue, weir_instant now);
 
+/* Whether a kind may be given its limit, and takes batches: target. */
+bool weir_controller_merges(enum weir_controller_kind kind);
+/* Of a controller with 'given': sets the limit, 0 .. WEIR_PERMITS_MAX, whatever
+ * min and max are. 'cut': what weir_fleet_limit_cut() was for that limit. If it
+ * is another one than before, the samples of requests that began before now
+ * count no more. */
+void weir_controller_give(struct weir_controller *controller, double limit,
+                          uint64_t cut, weir_instant now);
+/* Of a controller with 'given': takes all samples since the last call. 'bins':
+ * room for WEIR_WINDOW_BINS, which 'out' borrows. 'overdue' as of tick(). */
+struct weir_latency_count;
+struct weir_latency_batch;
+void weir_controller_collect(struct weir_controller *controller,
+                             const struct weir_overdue *overdue,
+                             struct weir_latency_count *bins,
+                             struct weir_latency_batch *out, weir_instant now);
+
 /* When to call tick() even if no sample comes; WEIR_NEVER: never. */
 weir_instant weir_controller_deadline(const struct weir_controller *controller);
 
@@ -236,8 +264,9 @@ enum weir_limit_reason {
     WEIR_LIMIT_MEASURED,    /* back at the limit before that */
     WEIR_LIMIT_EDITED,      /* its bounds were changed */
     WEIR_LIMIT_RESUMED,     /* back where it was: answers come again */
+    WEIR_LIMIT_GIVEN,       /* a part of a fleet's limit */
 };
-#define WEIR_LIMIT_REASONS 8
+#define WEIR_LIMIT_REASONS 9
 /* "slow", …; static texts. */
 const char *weir_limit_reason_text(enum weir_limit_reason reason);
 
@@ -263,7 +292,8 @@ void weir_controller_view(const struct weir_controller *controller,
 /* The mean of recent answers' latencies, ns, at least 1: for pauses and hints.
  * Dropped requests aren't in it: how long callers wait in vain says nothing
  * about when a permit will be free again. Before the first answer, the target,
- * or 1 ms if there is none. */
+ * or 1 ms if there is none. Of a limit that is given it falls to much quicker
+ * answers within a second or a few of them. */
 weir_duration weir_controller_mean(const struct weir_controller *controller);
 
 #endif /* WEIR_CONTROLLER_H */

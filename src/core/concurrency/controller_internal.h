@@ -16,6 +16,7 @@ struct weir_target_state {
                               * the last decrease, resumption, or first answer
                               * of a stall; 0: none */
     weir_duration hold;      /* upper bound of the percentile */
+    weir_duration round;     /* of a fleet: half of a window's least age */
     uint32_t dropped;        /* of the window's samples */
     uint32_t peak;           /* most in flight in it */
     weir_instant in_time_at; /* of the last answer within 'hold'; 0: none */
@@ -51,6 +52,9 @@ struct weir_controller {
     double limit;
     weir_instant now;                 /* the latest one given */
     double mean;                      /* of latencies; 0: none came */
+    weir_instant mean_at;             /* of the last of them */
+    uint64_t cut;                     /* of the limit that was given … */
+    bool was_given;                   /* … if one was */
     struct weir_controller_view view; /* its last move and window */
     struct weir_rng rng;
     union {
@@ -77,6 +81,37 @@ struct weir_controller_family {
                  const struct weir_overdue *overdue, weir_instant now);
     weir_instant (*deadline)(const struct weir_controller *controller);
 };
+
+/* The clock doesn't go back. */
+static inline weir_instant weir_controller_clock(
+    struct weir_controller *controller, weir_instant now)
+{
+    if (now > controller->now)
+        controller->now = now;
+    return controller->now;
+}
+
+/* ---- For fleet_limit.c: of kinds that take batches ---- */
+
+/* Adds a batch to the window; never judges it. Returns whether an answer in it
+ * ended a stall, or its silence: then the window is a new one. */
+bool weir_controller_merge(struct weir_controller *controller,
+                           const struct weir_latency_batch *batch,
+                           weir_instant now);
+/* The members come in turn, and each has come once after so long: a window has
+ * two such rounds, within 'window_max'. */
+void weir_controller_set_round(struct weir_controller *controller,
+                               weir_duration round);
+/* Whether the window is over: the next tick() judges it. */
+bool weir_controller_is_due(const struct weir_controller *controller,
+                            const struct weir_overdue *overdue,
+                            weir_instant now);
+/* Ends the window without judging it. */
+void weir_controller_skip(struct weir_controller *controller, weir_instant now);
+/* Whether it waits for the answer that ends a stall. */
+bool weir_controller_is_stalled(const struct weir_controller *controller);
+/* Requests that began before it show an earlier limit; 0: none. */
+weir_instant weir_controller_cut_at(const struct weir_controller *controller);
 
 extern const struct weir_controller_family weir_controller_request;
 extern const struct weir_controller_family weir_controller_percentile;

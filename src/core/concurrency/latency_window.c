@@ -73,6 +73,44 @@ void weir_latency_window_add(struct weir_latency_window *window,
                window->samples <= WEIR_WINDOW_SAMPLES_MAX);
 }
 
+weir_duration weir_latency_bin_middle(uint32_t bin)
+{
+    weir_assert(bin < WEIR_WINDOW_BINS);
+    if (bin == 0)
+        return (1u << LOW_BITS) / 2;
+    uint32_t octave = LOW_BITS + ((bin - 1) >> SUB_BITS);
+    weir_duration width = (weir_duration)1 << (octave - SUB_BITS);
+    weir_duration sub = (bin - 1) & ((1u << SUB_BITS) - 1);
+    weir_duration middle =
+        ((weir_duration)1 << octave) + sub * width + width / 2;
+    return middle < WEIR_LATENCY_MAX ? middle : WEIR_LATENCY_MAX;
+}
+
+size_t weir_latency_window_counts(const struct weir_latency_window *window,
+                                  struct weir_latency_count *out)
+{
+    size_t count = 0;
+    for (uint32_t i = window->first; i <= window->last; i++)
+        if (window->count_of[i] > 0)
+            out[count++] =
+                (struct weir_latency_count){ i, window->count_of[i] };
+    weir_assert(count <= WEIR_WINDOW_BINS);
+    return count;
+}
+
+void weir_latency_window_merge(struct weir_latency_window *window,
+                               const struct weir_latency_batch *batch)
+{
+    uint32_t before = window->samples;
+    for (size_t i = 0; i < batch->count; i++)
+        weir_latency_window_add(window,
+                                weir_latency_bin_middle(batch->bins[i].bin),
+                                false, batch->bins[i].count);
+    uint32_t added = window->samples - before;
+    window->slow += batch->slow < added ? batch->slow : added;
+    weir_assert(window->slow <= window->samples);
+}
+
 uint32_t weir_percentile_millionths(double percentile)
 {
     return (uint32_t)(percentile * (MILLION / 100) + 0.5);

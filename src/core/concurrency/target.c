@@ -32,13 +32,13 @@
  * A stall. A window in which nothing is answered any more says *that* the
  * dependency doesn't answer, not *how much* it bears: all of its requests fail
  * at any limit. So the fall of the limit in such windows is provisional. The
- * limit before the first of them is remembered ('full'), they leave a
- * sixteenth of it, and the first answer within half of the setpoint takes it
+ * limit before the first of them is remembered ('full'), they leave an
+ * eighth of it, and the first answer within half of the setpoint takes it
  * back at once. "Nothing is answered": most of the slow requests were dropped
  * or are overdue, and since the slow ones began no answer was in time.
  *
  *     a stalled window    full = L, unless the stall goes on; L *= backoff, but
- *                         not below full / 16
+ *                         not below full / 8
  *     another window      full = 0; L as above
  *     after a stalled one, of requests that began since then:
  *     the first answer    within hold / 2:  L = full, full /= 2
@@ -85,7 +85,7 @@
 /* setpoint / latency from which an answer ends a stall: with room for a
  * doubling, which is a whole decrease. */
 #define QUICK 2.0
-#define FLOOR 16 /* 1 / the part of the limit that a stall leaves */
+#define FLOOR 8 /* 1 / the part of the limit that a stall leaves */
 
 enum stall {
     STALL_NONE,      /* the last window wasn't stalled, or L is back */
@@ -126,8 +126,10 @@ static weir_duration ripe_age(const struct weir_controller *controller)
 {
     const struct weir_controller_options *options = &controller->options;
     const struct weir_latency_window *window = controller->window;
-    weir_duration twice =
-        window->samples == 0 ? 0 : 2 * (window->sum / window->samples);
+    weir_duration mean =
+        window->samples == 0 ? 0 : window->sum / window->samples;
+    weir_duration round = controller->target.round;
+    weir_duration twice = 2 * (mean > round ? mean : round);
     twice = twice < options->window_max ? twice : options->window_max;
     return twice > options->window_min ? twice : options->window_min;
 }
@@ -259,6 +261,8 @@ static bool tick_target(struct weir_controller *controller,
 {
     struct weir_target_state *target = &controller->target;
     uint32_t count = overdue_since_cut(controller, overdue, now);
+    if (controller->options.given)
+        return false;
     if (is_ripe(controller, count, now)) {
         weir_duration age =
             overdue->age < WEIR_LATENCY_MAX ? overdue->age : WEIR_LATENCY_MAX;
@@ -327,7 +331,8 @@ static void count_sample(struct weir_controller *controller,
     bool slow = dropped || sample->latency > target->hold;
     weir_latency_window_add(controller->window,
                             latency_to_judge(controller, sample), slow, 1);
-    target->dropped += dropped ? 1 : 0;
+    /* Not one that had no room in the window: it would be of no sample. */
+    target->dropped += dropped && target->dropped < controller->window->slow;
     if (!slow)
         target->in_time_at = now;
 }
@@ -346,7 +351,7 @@ static bool sample_target(struct weir_controller *controller,
     count_sample(controller, sample, now);
     if (sample->in_flight > target->peak)
         target->peak = sample->in_flight;
-    return is_ripe(controller, 0, now) &&
+    return !controller->options.given && is_ripe(controller, 0, now) &&
            tick_target(controller, &nothing, now);
 }
 
@@ -363,3 +368,111 @@ const struct weir_controller_family weir_controller_target = {
     .tick = tick_target,
     .deadline = deadline_target,
 };
+
+/* ---- A fleet's ---- */
+
+bool weir_controller_merge(struct weir_controller *controller,
+                           const struct weir_latency_batch *batch,
+                           weir_instant now)
+{
+    struct weir_target_state *target = &controller->target;
+    now = weir_controller_clock(controller, now);
+    uint64_t requests = 0;
+    for (size_t i = 0; i < batch->count; i++)
+        requests += batch->bins[i].count;
+    /* If not all were dropped, the first bin holds an answer, the quickest:
+     * dropped requests count as slow as the whole back-off needs. */
+    if (target->stall != STALL_NONE && requests > batch->dropped &&
+        answer_in_stall(controller, weir_latency_bin_middle(batch->bins[0].bin),
+                        now))
+        return true;
+    /* No more dropped ones than slow ones, of those that had room. */
+    uint32_t slow = controller->window->slow;
+    weir_latency_window_merge(controller->window, batch);
+    slow = controller->window->slow - slow;
+    target->dropped += batch->dropped < slow ? batch->dropped : slow;
+    weir_assert(target->dropped <= controller->window->slow);
+    if (batch->peak > target->peak)
+        target->peak = batch->peak;
+    if (requests > batch->slow)
+        target->in_time_at = now;
+    return false;
+}
+
+void weir_controller_set_round(struct weir_controller *controller,
+                               weir_duration round)
+{
+    weir_duration most = controller->options.window_max;
+    controller->target.round = round < most ? round : most;
+}
+
+bool weir_controller_is_due(const struct weir_controller *controller,
+                            const struct weir_overdue *overdue,
+                            weir_instant now)
+{
+    now = now > controller->now ? now : controller->now;
+    return is_ripe(controller, overdue_since_cut(controller, overdue, now),
+                   now);
+}
+
+void weir_controller_skip(struct weir_controller *controller, weir_instant now)
+{
+    now = weir_controller_clock(controller, now);
+    weir_latency_window_clear(controller->window);
+    open_window(controller, now);
+}
+
+bool weir_controller_is_stalled(const struct weir_controller *controller)
+{
+    return controller->target.stall != STALL_NONE;
+}
+
+weir_instant weir_controller_cut_at(const struct weir_controller *controller)
+{
+    return controller->target.cut_at;
+}
+
+/* ---- A process's, whose limit is given ---- */
+
+void weir_controller_give(struct weir_controller *controller, double limit,
+                          uint64_t cut, weir_instant now)
+{
+    weir_assert(controller->options.given);
+    weir_assert(limit >= 0 && limit <= WEIR_PERMITS_MAX);
+    now = weir_controller_clock(controller, now);
+    if (cut != controller->cut) {
+        weir_controller_skip(controller, now);
+        controller->target.cut_at = now;
+    }
+    if (limit != controller->limit) {
+        controller->view.before = controller->limit;
+        controller->view.reason = WEIR_LIMIT_GIVEN;
+        controller->view.moved_at = now;
+    }
+    controller->limit = limit;
+    controller->cut = cut;
+    controller->was_given = true;
+}
+
+void weir_controller_collect(struct weir_controller *controller,
+                             const struct weir_overdue *overdue,
+                             struct weir_latency_count *bins,
+                             struct weir_latency_batch *out, weir_instant now)
+{
+    weir_assert(controller->options.given);
+    const struct weir_target_state *target = &controller->target;
+    now = weir_controller_clock(controller, now);
+    *out = (struct weir_latency_batch){
+        .cut = controller->cut,
+        .slow = controller->window->slow,
+        .dropped = target->dropped,
+        .peak = target->peak,
+        .overdue = overdue_since_cut(controller, overdue, now),
+        .overdue_age = overdue->age,
+        .count = weir_latency_window_counts(controller->window, bins),
+        .bins = bins,
+    };
+    if (controller->window->samples > 0)
+        weir_controller_note_window(controller);
+    weir_controller_skip(controller, now);
+}

@@ -336,6 +336,56 @@ static void test_a_quarter_of_time_outs(void **state)
     assert_true(enter(0, 0));
 }
 
+/* Enters, after at most so long, and leaves after 'latency'. Returns how long
+ * it was refused. */
+static weir_duration answer_after(weir_duration latency, weir_duration most)
+{
+    weir_instant begin = now, end = now + most;
+    for (; !enter(0, 0); now += MS)
+        assert_true(now < end);
+    weir_duration waited = now - begin;
+    now += latency;
+    leave(0, WEIR_SAMPLE_SUCCESS);
+    return waited;
+}
+
+/* A few answers show that a service is quick again: the pause of a quarter of a
+ * permit, by a mean of 2 s, was 8 s. */
+static void test_a_few_quick_answers_shorten_pauses(void **state)
+{
+    (void)state;
+    struct weir_concurrency_gate_options options;
+    weir_concurrency_gate_defaults(&options, WEIR_CONTROLLER_TARGET);
+    options.controller.given = true;
+    make(&options);
+    assert_true(weir_concurrency_gate_give(gate, 0.25, 0, now));
+    for (int i = 0; i < 4; i++)
+        answer_after(2 * WEIR_SECOND, 11 * WEIR_SECOND);
+    for (int i = 0; i < 4; i++)
+        answer_after(20 * MS, 11 * WEIR_SECOND);
+    assert_compare(answer_after(20 * MS, 11 * WEIR_SECOND), <, 600 * MS);
+}
+
+/* A pause that began by a low limit goes on by the higher one: after a hang a
+ * process has its part at once. */
+static void test_a_pause_goes_by_a_limit_that_rises(void **state)
+{
+    (void)state;
+    struct weir_concurrency_gate_options options;
+    weir_concurrency_gate_defaults(&options, WEIR_CONTROLLER_TARGET);
+    options.controller.target = 100 * MS; /* and so the first mean */
+    options.controller.given = true;
+    make(&options);
+    assert_true(weir_concurrency_gate_give(gate, 0.05, 0, now));
+    for (int i = 0; i < 2; i++)
+        answer_after(100 * MS, 3 * WEIR_SECOND);
+    /* A pause of 2 s, 30 % more or less, of which 100 ms are over. */
+    assert_false(enter(0, 0));
+    assert_true(weir_concurrency_gate_give(gate, 0.5, 0, now));
+    now += 250 * MS;
+    assert_true(enter(0, 0));
+}
+
 static void test_groups_are_all_or_none(void **state)
 {
     (void)state;
@@ -377,13 +427,13 @@ static void test_shares(void **state)
 {
     (void)state;
     make_partitions(10);
-    assert_int_equal(view().share_of[BATCH], 3);
-    assert_int_equal(view().share_of[LIVE], 7);
-    assert_int_equal(view().share_of[OTHER], 0);
+    assert_true(view().share_of[BATCH] == 3);
+    assert_true(view().share_of[LIVE] == 7);
+    assert_true(view().share_of[OTHER] == 0);
     make_partitions(20);
-    assert_int_equal(view().share_of[BATCH], 6);
+    assert_true(view().share_of[BATCH] == 6);
     make_partitions(1);
-    assert_int_equal(view().share_of[BATCH], 1);
+    assert_true(view().share_of[BATCH] == 1);
 }
 
 static void test_batch_borrows_and_live_is_sure(void **state)
@@ -568,6 +618,8 @@ int main(void)
         GATE(test_fractions_hold_on_average),
         GATE(test_a_quarter),
         GATE(test_a_quarter_of_time_outs),
+        GATE(test_a_pause_goes_by_a_limit_that_rises),
+        GATE(test_a_few_quick_answers_shorten_pauses),
         GATE(test_groups_are_all_or_none),
         GATE(test_shares),
         GATE(test_batch_borrows_and_live_is_sure),

@@ -126,7 +126,7 @@ static uint64_t heard(struct stage *s)
 
 static uint32_t in_flight(struct stage *s)
 {
-    return in_flight_in(weir_load(&s->gate->in_flight));
+    return in_flight_in(weir_load(&s->gate->sum.in_flight));
 }
 
 static const char *check_one(void *state)
@@ -152,7 +152,7 @@ static const char *check_turn(void *state)
     struct stage *s = state;
     EXPLORE_MUST(passed_of(s) == 1);
     EXPLORE_MUST(in_flight(s) == 1);
-    EXPLORE_MUST(s->gate->turn > BEGIN);
+    EXPLORE_MUST(s->gate->sum.turn > BEGIN);
     return NULL;
 }
 
@@ -309,7 +309,7 @@ static void test_a_torn_count_is_found(void **state)
     program.check = check_one;
     program.plant = (struct explore_plant){ .kind = EXPLORE_TORN,
                                             .fiber = 1,
-                                            .word = &s->gate->in_flight };
+                                            .word = &s->gate->sum.in_flight };
     explore_planted(&program);
 }
 

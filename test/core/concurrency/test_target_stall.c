@@ -114,11 +114,11 @@ static void test_target_first_answer_ends_the_silence(void **state)
     NEAR(answer(c, 20 * MS), limit);
 }
 
-static void test_target_stall_leaves_a_sixteenth(void **state)
+static void test_target_stall_leaves_an_eighth(void **state)
 {
     (void)state;
     struct weir_controller *c = stalled_from_40(20);
-    NEAR(limit_of(c), 2.5);
+    NEAR(limit_of(c), 5);
     NEAR(answer(c, 20 * MS), 40);
     /* But one with any answer in time falls as ever. */
     c = stalled_from_40(0);
@@ -215,7 +215,7 @@ int main(void)
         cmocka_unit_test(test_target_takes_a_stall_back),
         cmocka_unit_test(test_target_stall_is_not_taken_back),
         cmocka_unit_test(test_target_first_answer_ends_the_silence),
-        cmocka_unit_test(test_target_stall_leaves_a_sixteenth),
+        cmocka_unit_test(test_target_stall_leaves_an_eighth),
         cmocka_unit_test(test_target_resumes_by_halves),
         cmocka_unit_test(test_target_some_dropped_is_no_stall),
         cmocka_unit_test(test_target_edited_in_a_stall),
