@@ -222,6 +222,8 @@ static void make_adaptive(struct weir_rng *rng, struct weir_quota *quota)
     maybe_set(rng, quota, "fleet_max", pick(rng, maxs, 3));
     maybe_set(rng, quota, "classes", pick(rng, classes, 3));
     maybe_set(rng, quota, "permit_timeout", "1.5s");
+    if (quota->controller == WEIR_CONTROLLER_TARGET)
+        maybe_set(rng, quota, "scope", "fleet");
 }
 
 /* Units in flight, without an algorithm. */

@@ -259,6 +259,7 @@ type Adaptive struct {
 	Reason                           string
 	Latency                          time.Duration
 	Windows, InFlight, Overdue, Lost uint64
+	Fleet, Alone                     bool
 }
 
 // Adaptive is false for a quota that isn't adaptive.
@@ -274,5 +275,6 @@ func (q *Quota) Adaptive() (Adaptive, bool) {
 		Reason: C.GoString(a.reason), Latency: fromC(a.latency),
 		Windows: uint64(a.windows), InFlight: uint64(a.in_flight),
 		Overdue: uint64(a.overdue), Lost: uint64(a.lost),
+		Fleet: bool(a.fleet), Alone: bool(a.alone),
 	}, true
 }

@@ -102,6 +102,7 @@ static const struct weir_proto_field quota_fields[] = {
     { 44, ENUM(queue), CHANGED },
     { 45, NUMBER(queue_max), CHANGED },
     { 46, NUMBER(max_debt), CHANGED },
+    { 47, ENUM(scope), CHANGED },
 };
 static const struct weir_proto_message quota = { FIELDS(quota_fields),
                                                  .init = init_quota };

@@ -80,6 +80,13 @@ static size_t count_globs(struct weir_text name)
     return globs;
 }
 
+bool weir_quota_is_leased(const struct weir_quota *quota)
+{
+    bool fleet =
+        quota->sharing == WEIR_ADAPTIVE && quota->scope == WEIR_SCOPE_FLEET;
+    return quota->sharing == WEIR_LEASED || fleet;
+}
+
 bool weir_quota_is_template(const struct weir_quota *quota)
 {
     struct weir_text name = quota->name;

@@ -44,6 +44,12 @@ enum weir_share_algorithm {
     WEIR_SHARE_PRIORITY = 5,     /* the higher priority first, then fair */
 };
 
+enum weir_scope { /* of an adaptive limit */
+                  WEIR_SCOPE_PROCESS = 1,
+                  WEIR_SCOPE_FLEET =
+                      2, /* one limit, which a root leases to all processes */
+};
+
 /* How a template's name matches others. */
 enum weir_glob {
     WEIR_GLOB_NAME = 1, /* core/quota/glob.h: '*' is any run of characters */
@@ -181,14 +187,13 @@ struct weir_quota {
     /* In 1 / WEIR_DECIMAL_ONE; 0: unset: the controller's default; for the
      * fleet: none. */
     uint64_t percentile;
-    uint64_t min, max;             /* permits of a process */
+    uint64_t min, max;             /* permits of the scope */
     uint64_t fleet_min, fleet_max; /* permits of all processes together */
-    int64_t priority;              /* of wants; a higher one is served
-                                    * earlier */
-    uint32_t decay_factor;         /* in 1 / WEIR_DECAY_ONE: 1 ..
-                                    * WEIR_DECAY_ONE */
+    int64_t priority;              /* of wants; higher ones are served first */
+    uint32_t decay_factor; /* 1 .. WEIR_DECAY_ONE, in 1 / WEIR_DECAY_ONE */
     enum weir_share_algorithm share_algorithm;
     enum weir_controller_kind controller;
+    enum weir_scope scope;
     enum weir_wait_queue_order queue; /* the order of waiting callers */
     uint32_t queue_max; /* callers that may wait in a process, 1 .. */
     enum weir_glob glob;
@@ -206,6 +211,9 @@ int weir_name_check(struct weir_text name, struct weir_diag *diag);
 
 /* Whether the name holds a glob: '*', with WEIR_GLOB_PATH also one of ? [ \. */
 bool weir_quota_is_template(const struct weir_quota *quota);
+
+/* Whether roots lease its limit out: leased, or adaptive for the fleet. */
+bool weir_quota_is_leased(const struct weir_quota *quota);
 
 /* Checks a quota alone: the name, the ranges, low <= high, the table of
  * combinations. Returns 0, WEIR_ENAME or WEIR_EQUOTA with 'diag' filled: the
@@ -279,9 +287,9 @@ bool weir_tz_fixed(struct weir_text tz, int32_t *out_offset_s);
  * the stores. Fields: name parent kind limit low_burst high_burst max_debt
  * algorithm window tz sub_windows max_entries count_limited initial
  * next_buckets sharing store deadline share_algorithm safe_capacity lease
- * refresh learning priority decay_factor controller target percentile min max
- * fleet_min fleet_max classes permit_timeout queue queue_max mode on_stale
- * order glob overflow description labels; read-only: id epoch created. ---- */
+ * refresh learning priority decay_factor controller scope target percentile
+ * min max fleet_min fleet_max classes permit_timeout queue queue_max mode
+ * on_stale order glob overflow description labels; read: id epoch created. */
 
 enum weir_field_type {
     WEIR_FIELD_TEXT,
@@ -384,8 +392,7 @@ size_t weir_decimal_format(uint64_t decimal, char *buf, size_t size);
 int weir_window_parse(struct weir_text text, struct weir_window *out,
                       struct weir_diag *diag);
 weir_duration weir_calendar_length(enum weir_calendar calendar); /* nominal */
-size_t weir_window_format(const struct weir_window *window, char *buf,
-                          size_t size);
+size_t weir_window_format(const struct weir_window *w, char *buf, size_t size);
 /* Units as a weight: "1", "4Ki", "10M". */
 int weir_units_parse(struct weir_text text, uint64_t *out,
                      struct weir_diag *diag);

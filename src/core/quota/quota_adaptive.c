@@ -8,11 +8,13 @@
  * have to know.
  *
  * An unset bound is the controller's, and yields to one that is set, so that
- * setting one alone is no error; as with bursts. The fleet's bounds are divided
- * equally among the processes: it is unknown which process will get more of the
- * work, and only the sum protects the storage. If a process's part and its own
- * bound differ, the tighter one holds, and max wins over min: twenty processes
- * that each insist on forty could overload the storage.
+ * setting one alone is no error; as with bursts. The fleet's bounds (with
+ * scope=fleet min and max are such) are divided equally among the processes: it
+ * is unknown which process will get more of the work, and only the sum protects
+ * the storage. The controller of a whole fleet is one of one process. If a
+ * process's part and its own bound differ, the tighter one holds, and max wins
+ * over min: twenty processes that each insist on forty could overload the
+ * storage.
  *
  * A class is identified by a number made from its name, not by its place in the
  * list. A service can use it before it has received the quota, and an edit that
@@ -195,8 +197,9 @@ static void set_controller_bounds(const struct weir_quota *quota,
 {
     weir_assert(processes >= 1 && least > 0);
     double initial = out->initial;
-    out->min = real(weir_quota_bound(quota, false));
-    out->max = real(weir_quota_bound(quota, true));
+    double scope = quota->scope == WEIR_SCOPE_FLEET ? processes : 1;
+    out->min = real(weir_quota_bound(quota, false)) / scope;
+    out->max = real(weir_quota_bound(quota, true)) / scope;
     double part = real(quota->fleet_max) / processes;
     if (quota->fleet_max > 0)
         out->max = quota->max > 0 ? weir_smaller(out->max, part) : part;
@@ -275,6 +278,11 @@ static int check_limit_bounds(const struct weir_quota *quota,
                             quota->fleet_max, diag);
     if (quota->fleet_max > 0 && quota->min > quota->fleet_max)
         return refuse_above("min", quota->min, "fleet_max", quota->fleet_max,
+                            diag);
+    /* Both are of all processes together. */
+    if (quota->scope == WEIR_SCOPE_FLEET && quota->max > 0 &&
+        quota->fleet_min > quota->max)
+        return refuse_above("fleet_min", quota->fleet_min, "max", quota->max,
                             diag);
     bool nothing = quota->max == 0 && quota->fleet_max == 0;
     if (quota->controller == WEIR_CONTROLLER_NONE && nothing)

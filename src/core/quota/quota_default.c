@@ -42,6 +42,7 @@ void weir_quota_init(struct weir_quota *quota)
         .max_debt = MAX_DEBT_DEFAULT,
         .target = TARGET_DEFAULT,
         .controller = WEIR_CONTROLLER_TARGET,
+        .scope = WEIR_SCOPE_PROCESS,
         .decay_factor = WEIR_DECAY_ONE,
         .share_algorithm = WEIR_SHARE_FAIR,
         .queue = WEIR_WAIT_QUEUE_FIFO,

@@ -5,7 +5,11 @@
  * A limiter announces its features in its hello, and a root sends it only the
  * quotas that need no others. A field or value that is added to quotas gets the
  * next number here, and its row in weir_quota_needs(): limiters of this version
- * then go on with all other quotas of a newer root. */
+ * then go on with all other quotas of a newer root.
+ *
+ * The field scope has none on purpose. A limiter that doesn't know it finds a
+ * limit of its own, as with scope=process; without the quota it would let
+ * everything in. */
 
 #ifndef WEIR_QUOTA_FEATURE_H
 #define WEIR_QUOTA_FEATURE_H

@@ -96,16 +96,19 @@
     X(controller, TEXT, false, SHAPE_WORD, controllers, ADAPTIVE,              \
       "Of adaptive: how the limit moves, target, percentile, request, "        \
       "vegas, gradient2, envoy or none. Default: target.")                     \
+    X(scope, TEXT, false, SHAPE_WORD, scopes, SCOPES,                          \
+      "Of adaptive with target: whose limit is found, each process its own "   \
+      "or one for the fleet. Default: process.")                               \
     X(target, TEXT, false, SHAPE_DURATION, NULL, TARGETS,                      \
       "Of adaptive: how long a request may take. Default: 200ms.")             \
     X(percentile, TEXT, false, SHAPE_DECIMAL, NULL, PERCENTILES,               \
       "Of adaptive: for how many requests in 100 target must hold, as "        \
       "99.9. Default: 95; of envoy 50.")                                       \
     X(min, TEXT, false, SHAPE_DECIMAL, NULL, ADAPTIVE,                         \
-      "Of adaptive: the least limit of a process; with target also below "     \
+      "Of adaptive: the least limit of the scope; with target also below "     \
       "1, as 0.25. Default: the controller's.")                                \
     X(max, TEXT, false, SHAPE_DECIMAL, NULL, ADAPTIVE,                         \
-      "Of adaptive: the highest limit of a process. "                          \
+      "Of adaptive: the highest limit of the scope. "                          \
       "Default: the controller's.")                                            \
     X(fleet_min, TEXT, false, SHAPE_DECIMAL, fleet, ADAPTIVE,                  \
       "Of adaptive: the least limit of all processes together. "               \
@@ -182,6 +185,7 @@ enum belongs {
     TO_LEASED,
     TO_PERMITS,
     TO_ADAPTIVE,
+    TO_SCOPES,
     TO_TARGETS,
     TO_PERCENTILES,
     TO_WAITS,
@@ -232,6 +236,9 @@ static const struct belonging {
                      false,
                      "kind=concurrency that is leased, exact or adaptive" },
     [TO_ADAPTIVE] = { ANY, ANY, BIT(WEIR_ADAPTIVE), false, "sharing=adaptive" },
+    [TO_SCOPES] = { ANY, ANY, BIT(WEIR_ADAPTIVE), false,
+                    "sharing=adaptive and controller=target",
+                    BIT(WEIR_CONTROLLER_TARGET) },
     [TO_TARGETS] = { ANY, ANY, BIT(WEIR_ADAPTIVE), false,
                      "sharing=adaptive and controller=target, percentile or "
                      "request",
@@ -293,6 +300,12 @@ static const struct word controllers[] = {
     { "gradient2", WEIR_CONTROLLER_GRADIENT2 },
     { "envoy", WEIR_CONTROLLER_ENVOY },
     { "none", WEIR_CONTROLLER_NONE },
+    { NULL, 0 },
+};
+
+static const struct word scopes[] = {
+    { "process", WEIR_SCOPE_PROCESS },
+    { "fleet", WEIR_SCOPE_FLEET },
     { NULL, 0 },
 };
 
