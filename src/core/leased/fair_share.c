@@ -553,6 +553,173 @@ double weir_fair_share(const struct weir_book *book,
     return 0;
 }
 
+/* ---- Guaranteed parts ----
+ *
+ * With the level of all at x, a claim of a band with the level g has its
+ * demand, or max(g, x) for each weight. The sum of that over all claims rises
+ * with x, and is straight between the ratios of claims and the levels of bands.
+ * Bands of a level above x are pinned: they have their parts, or their demands.
+ * At first all bands with a part are; while the level of the others is above
+ * that of the lowest pinned one, this isn't any more.
+ *
+ * The level of several trees is found by Newton's method, from below: the sum
+ * is concave in it, so no step goes too far, and the last is exact. A step
+ * leaves out all claims that are met by the one before, as a round of Doorman's
+ * original algorithm does. */
+
+#define NEWTON_STEPS 64
+
+/* The place of the band's part; 'count': it has none. */
+static size_t part_of(const struct weir_part_levels *levels, int64_t band)
+{
+    size_t i = 0;
+    while (i < levels->count && levels->bands[i].band != band)
+        i++;
+    return i;
+}
+
+/* Adds up: the wants of claims with at most that ratio, the weight of the
+ * others. */
+static void fill_tree(const struct weir_book *book, uint32_t at, double level,
+                      double *wants, double *weight)
+{
+    while (at != NONE) {
+        const struct claim *claim = &book->claims[at];
+        const struct node *node = &claim->nodes[BAND];
+        if (claim->ratio <= level) {
+            *wants += node_at(book, BAND, node->left)->wants + claim->wants;
+            at = node->right;
+        } else {
+            const struct node *right = node_at(book, BAND, node->right);
+            *weight += (double)(right->weight + claim->weight);
+            at = node->left;
+        }
+    }
+}
+
+/* The bands with claims, by their rank, that aren't pinned. */
+struct free_bands {
+    uint32_t root[WEIR_BANDS_MAX];
+    uint32_t count;
+    double wants;
+};
+
+static double level_of_trees(const struct weir_book *book,
+                             const struct free_bands *free, double capacity)
+{
+    double level = 0;
+    weir_assert(capacity >= 0);
+    if (free->wants <= capacity)
+        return INFINITY;
+    for (int step = 0; step < NEWTON_STEPS; step++) {
+        double wants = 0, weight = 0;
+        for (uint32_t i = 0; i < free->count; i++)
+            fill_tree(book, free->root[i], level, &wants, &weight);
+        if (weight == 0) /* by a rounding the last one fits, too */
+            return INFINITY;
+        double next = (capacity - wants) / weight;
+        if (next <= level)
+            break;
+        level = next;
+    }
+    return level;
+}
+
+/* Finds the level of all, with these bands pinned. */
+static double level_beside(const struct weir_book *book,
+                           const struct weir_part_levels *levels,
+                           const bool *pinned, double capacity)
+{
+    struct free_bands free = { .count = 0 };
+    double rest = capacity;
+    for (uint32_t rank = 0; rank < book->bands_count; rank++) {
+        const struct band *band = &book->bands[book->order[rank]];
+        double wants = node_at(book, BAND, band->root)->wants;
+        size_t i = part_of(levels, band->number);
+        if (i < levels->count && pinned[i]) {
+            rest -= weir_smaller(wants, levels->bands[i].part * capacity);
+            continue;
+        }
+        free.root[free.count++] = band->root;
+        free.wants += wants;
+    }
+    return level_of_trees(book, &free, rest > 0 ? rest : 0);
+}
+
+/* The lowest pinned band's place; 'count': none is pinned. */
+static size_t lowest_pinned(const struct weir_part_levels *levels,
+                            const bool *pinned)
+{
+    size_t lowest = levels->count;
+    for (size_t i = 0; i < levels->count; i++)
+        if (pinned[i] && (lowest == levels->count ||
+                          levels->level[i] < levels->level[lowest]))
+            lowest = i;
+    return lowest;
+}
+
+/* The level and the spare of a band in its own part. */
+static void level_part(const struct weir_book *book,
+                       struct weir_part_levels *levels, size_t i,
+                       double capacity)
+{
+    const struct weir_band_part *part = &levels->bands[i];
+    weir_assert(part->part >= 0 && part->part <= 1 + 1e-9);
+    double units = part->part * capacity;
+    uint32_t rank = band_rank(book, part->band);
+    levels->level[i] = INFINITY;
+    levels->spare[i] = 0;
+    if (!is_band_at(book, rank, part->band))
+        return;
+    uint32_t root = book->bands[book->order[rank]].root;
+    const struct node *all = node_at(book, BAND, root);
+    levels->level[i] = level_in(book, BAND, root, units);
+    if (levels->level[i] == INFINITY && units > all->wants)
+        levels->spare[i] = (units - all->wants) / (double)all->weight;
+}
+
+void weir_book_part_levels(const struct weir_book *book,
+                           const struct weir_band_part *parts, size_t count,
+                           double capacity, struct weir_part_levels *out)
+{
+    bool pinned[WEIR_BAND_PARTS_MAX] = { false };
+    weir_assert(count <= WEIR_BAND_PARTS_MAX);
+    weir_assert(capacity >= 0 && capacity < INFINITY);
+    out->count = count;
+    for (size_t i = 0; i < count; i++) {
+        out->bands[i] = parts[i];
+        pinned[i] = true;
+        level_part(book, out, i, capacity);
+    }
+    for (;;) {
+        out->all = level_beside(book, out, pinned, capacity);
+        size_t lowest = lowest_pinned(out, pinned);
+        if (lowest == count || out->level[lowest] >= out->all)
+            break;
+        pinned[lowest] = false;
+    }
+}
+
+double weir_levels_share(const struct weir_book *book,
+                         const struct weir_part_levels *levels, uint32_t claim)
+{
+    const struct claim *it = &book->claims[claim_place(book, claim)];
+    size_t i = part_of(levels, book->bands[it->band].number);
+    double least = i < levels->count ? levels->level[i] : 0;
+    return at_level(it, weir_larger(least, levels->all));
+}
+
+double weir_levels_guaranteed(const struct weir_book *book,
+                              const struct weir_part_levels *levels,
+                              uint32_t claim)
+{
+    const struct claim *it = &book->claims[claim_place(book, claim)];
+    size_t i = part_of(levels, book->bands[it->band].number);
+    if (i == levels->count)
+        return 0;
+    return at_level(it, levels->level[i]) + levels->spare[i] * it->weight;
+}
+
 void weir_book_audit(const struct weir_book *book)
 {
     uint32_t claims = 0;

@@ -107,6 +107,48 @@ double weir_book_level(const struct weir_book *book, double capacity);
 double weir_book_band_level(const struct weir_book *book, int64_t band,
                             double capacity);
 
+/* ---- Guaranteed parts ----
+ *
+ * A band may be guaranteed a part of the capacity. Its claims divide that part
+ * by weighted max-min, and so is their least share; what is left of all parts,
+ * and the rest, go to all claims, so that no claim could have more without
+ * another having less that has no more a weight, and no less than its least
+ * share: weighted max-min with guaranteed minima (Bertsekas, Gallager, 6.5.2).
+ */
+
+#define WEIR_BAND_PARTS_MAX WEIR_LEASE_GUARANTEES_MAX
+
+struct weir_band_part {
+    int64_t band;
+    double part; /* of the capacity: 0 .. 1 */
+};
+
+/* The levels of all bands: a claim gets its demand, or the larger of its band's
+ * level and that of all, times its weight. */
+struct weir_part_levels {
+    double all;   /* INFINITY: all is met */
+    size_t count; /* of bands with a part */
+    struct weir_band_part bands[WEIR_BAND_PARTS_MAX];
+    double level[WEIR_BAND_PARTS_MAX]; /* likewise */
+    double spare[WEIR_BAND_PARTS_MAX]; /* of a band's part, for each weight,
+                                        * when all of its demands are met */
+};
+
+/* 'parts': each band once, at most WEIR_BAND_PARTS_MAX, in sum at most 1 but
+ * for roundings; 'capacity': finite. O(log claims) for each band with a part
+ * and each band with claims, some times. */
+void weir_book_part_levels(const struct weir_book *book,
+                           const struct weir_band_part *parts, size_t count,
+                           double capacity, struct weir_part_levels *out);
+/* The claim's share by them; the sum of all is as that of FAIR. */
+double weir_levels_share(const struct weir_book *book,
+                         const struct weir_part_levels *levels, uint32_t claim);
+/* The amount that is guaranteed to the claim, spare parts of its band included:
+ * over all claims of a band they sum up to its part, at most. */
+double weir_levels_guaranteed(const struct weir_book *book,
+                              const struct weir_part_levels *levels,
+                              uint32_t claim);
+
 /* An assertion fails if the bands' order is broken, or their claims don't sum
  * up to those of the book. O(bands). */
 void weir_book_audit(const struct weir_book *book);

@@ -22,6 +22,14 @@ struct weir_band {
     double wants;     /* units a second, or units: 0 .. WEIR_LEASE_UNITS_MAX */
 };
 
+/* Of a quota with parts that are guaranteed to bands: what a holder's band is
+ * guaranteed of its grant. */
+#define WEIR_LEASE_GUARANTEES_MAX 8
+struct weir_guarantee {
+    int64_t band;
+    double units; /* 0 .. WEIR_LEASE_UNITS_MAX */
+};
+
 /* The amounts that a lease holder may use, as a staircase down. Time counts
  * from the sending of the request that it answers, by the holder's clock:
  *
@@ -50,6 +58,7 @@ struct weir_grant {
     /* roster token: proves to the next master that all lease holders were
      * heard: see leased/lease_pool_roster.c. 0: none */
     uint64_t roster_token;
+    uint64_t cut; /* of a fleet's adaptive limit: weir_fleet_limit_cut() */
 };
 
 #endif /* WEIR_LEASE_H */
