@@ -9,6 +9,7 @@
 
 #include "lab/fleet_internal.h"
 
+#include "core/node/root_lease.h"
 #include "io/clock.h"
 #include "lab/memory.h"
 
@@ -107,6 +108,25 @@ void weir_fleet_run(struct weir_fleet *fleet, weir_instant until)
 {
     while (weir_world_step(&fleet->world, until))
         continue;
+}
+
+void weir_fleet_lead(struct weir_fleet *fleet, uint32_t root, bool first)
+{
+    bool of_region = fleet->roots[root].region != NULL;
+    weir_assert(weir_node_alive(&fleet->roots[root]));
+    fleet->term++;
+    for (uint32_t r = 0; r < fleet->options.roots; r++) {
+        struct weir_node *node = &fleet->roots[r];
+        weir_instant now = weir_node_now(node);
+        bool told = weir_node_alive(node) && !node->region && !of_region;
+        if (r == root)
+            weir_root_lease_begin(node->root, fleet->term,
+                                  first ? WEIR_NEVER : now, now);
+        else if (told)
+            weir_root_lease_end(node->root, fleet->term,
+                                (struct weir_text){ NULL, 0 }, now);
+        weir_node_rest(node);
+    }
 }
 
 /* ---- The quota store ---- */

@@ -53,6 +53,7 @@ struct weir_fleet_options {
     uint32_t slots;                /* of each limiter's table */
     uint32_t asks;                 /* of each limiter, under way at once */
     uint32_t leases;               /* of each limiter, as its option */
+    uint32_t gate_slots;           /* of each limiter's table */
     struct weir_net net;           /* of every link, both ways */
     struct weir_settings settings; /* report_interval > 0 */
     /* For each root the roots above it, as bits: it then is a region's root and
@@ -133,6 +134,10 @@ unsigned weir_fleet_enter(struct weir_fleet *fleet, uint32_t limiter,
                           struct weir_permit_record *out_record);
 void weir_fleet_leave(struct weir_fleet *fleet, uint32_t limiter,
                       struct weir_permit_record *record);
+/* The same, with the outcome from which an adaptive quota learns. */
+void weir_fleet_leave_as(struct weir_fleet *fleet, uint32_t limiter,
+                         struct weir_permit_record *record,
+                         enum weir_permit_outcome outcome);
 /* As weir_limiter_ask(); a limiter that isn't running has no root. The caller
  * fetches the answers from weir_fleet_limiter(). */
 int weir_fleet_ask(struct weir_fleet *fleet, uint32_t limiter,
@@ -155,6 +160,10 @@ void weir_fleet_reset(struct weir_fleet *fleet, struct weir_node_place place);
  * that is paused takes no requests (LIMITED, and not counted). */
 void weir_fleet_pause(struct weir_fleet *fleet, struct weir_node_place place,
                       bool paused);
+/* The root leases from now on, in a new term; if it is a topmost one, the other
+ * running ones are told. A region has one root that does. 'first': no other
+ * root ever did. */
+void weir_fleet_lead(struct weir_fleet *fleet, uint32_t root, bool first);
 /* Time that a node's processor takes for each message, read or written, and for
  * each count, announcement, fill or quota in it (both 0: none). */
 void weir_fleet_cpu(struct weir_fleet *fleet, struct weir_node_place place,

@@ -78,6 +78,7 @@ struct weir_fleet {
                       * such */
     struct weir_catalog *store; /* owned */
     uint64_t epoch;             /* of the store */
+    uint64_t term;              /* of the last master */
     bool store_away;
     struct weir_arena arena; /* owned: of the decoder */
     int error;

@@ -76,6 +76,7 @@ static void begin_limiter_memory(struct weir_node *node, struct weir_text name)
     struct weir_table_options table = {
         .slots = fleet->options.slots,
         .stripes = 2,
+        .gate_slots = fleet->options.gate_slots,
         .seed = weir_rng_next(&fleet->world.rng),
     };
     void *block =
@@ -88,6 +89,7 @@ static void begin_limiter_memory(struct weir_node *node, struct weir_text name)
         .links = fleet->options.roots,
         .asks = fleet->options.asks,
         .leases = fleet->options.leases,
+        .limits = fleet->options.gate_slots,
         .name = name,
         .seed = weir_rng_next(&fleet->world.rng),
     };

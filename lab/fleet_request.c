@@ -124,8 +124,17 @@ unsigned weir_fleet_enter(struct weir_fleet *fleet, uint32_t limiter,
 void weir_fleet_leave(struct weir_fleet *fleet, uint32_t limiter,
                       struct weir_permit_record *record)
 {
+    weir_fleet_leave_as(fleet, limiter, record, WEIR_PERMIT_IGNORED);
+}
+
+void weir_fleet_leave_as(struct weir_fleet *fleet, uint32_t limiter,
+                         struct weir_permit_record *record,
+                         enum weir_permit_outcome outcome)
+{
     struct weir_node *node = running(fleet, limiter);
-    if (node && (weir_table_leave(node->table, record) & WEIR_OUTCOME_KICK))
+    if (node && (weir_table_leave_as(node->table, record, outcome,
+                                     weir_node_now(node)) &
+                 WEIR_OUTCOME_KICK))
         weir_node_kick(node);
 }
 

@@ -218,16 +218,52 @@ static bool same_want(const Weir__V1__Want *theirs,
     return true;
 }
 
+static bool same_batch(const Weir__V1__WantWindow *theirs,
+                       const struct weir_latency_batch *ours)
+{
+    if (theirs->cut != ours->cut || theirs->slow != ours->slow ||
+        theirs->dropped != ours->dropped || theirs->peak != ours->peak ||
+        theirs->overdue != ours->overdue ||
+        theirs->overdue_age_ns != ours->overdue_age ||
+        theirs->n_bins != ours->count)
+        return false;
+    for (size_t i = 0; i < ours->count; i++) {
+        if (theirs->bins[i]->bin != ours->bins[i].bin ||
+            theirs->bins[i]->count != ours->bins[i].count)
+            return false;
+    }
+    return true;
+}
+
 static bool same_wants(const Weir__V1__Wants *theirs,
                        const struct weir_wants *ours)
 {
     if (theirs->number != ours->number || theirs->term != ours->term ||
-        theirs->n_wants != ours->count)
+        theirs->n_wants != ours->count ||
+        theirs->n_windows != ours->window_count)
         return false;
     for (size_t i = 0; i < ours->count; i++) {
         if (!same_want(theirs->wants[i], &ours->wants[i]))
             return false;
     }
+    for (size_t i = 0; i < ours->window_count; i++) {
+        const struct weir_want_window *window = &ours->windows[i];
+        if (theirs->windows[i]->want != window->want ||
+            !same_batch(theirs->windows[i], &window->batch))
+            return false;
+    }
+    return true;
+}
+
+static bool same_guarantees(const Weir__V1__Grant *theirs,
+                            const struct weir_lease_grant *row)
+{
+    if (theirs->n_guarantees != row->guarantee_count)
+        return false;
+    for (size_t i = 0; i < row->guarantee_count; i++)
+        if (theirs->guarantees[i]->band != row->guarantees[i].band ||
+            theirs->guarantees[i]->units != row->guarantees[i].units)
+            return false;
     return true;
 }
 
@@ -244,8 +280,9 @@ static bool same_grant(const Weir__V1__Grant *theirs,
             theirs->capacity == ours->capacity && theirs->safe == ours->safe &&
             theirs->lease_ns == ours->lease &&
             theirs->safe_lease_ns == ours->safe_lease &&
-            theirs->refresh_ns == ours->refresh &&
-            theirs->roster_token == ours->roster_token);
+            theirs->cut == ours->cut && theirs->refresh_ns == ours->refresh &&
+            theirs->roster_token == ours->roster_token &&
+            same_guarantees(theirs, row));
 }
 
 static bool same_grants(const Weir__V1__Grants *theirs,
@@ -405,6 +442,7 @@ static bool same_enums(const Weir__V1__Quota *theirs,
            is_or(theirs->share, ours->share_algorithm, usual.share_algorithm) &&
            is_or(theirs->glob, ours->glob, usual.glob) &&
            is_or(theirs->queue, ours->queue, usual.queue) &&
+           is_or(theirs->scope, ours->scope, usual.scope) &&
            is_or(theirs->controller, ours->controller + 1u,
                  usual.controller + 1u);
 }

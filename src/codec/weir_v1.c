@@ -16,16 +16,18 @@
 
 /* The rows of other bodies take no more memory than those of a report. */
 #define ROWS(max, type) ((max) * (sizeof(type) + WEIR_ARENA_ALIGN))
-#define FITS(bytes)                                  \
-    static_assert(WEIR_DECODE_ARENA_SIZE >= (bytes), \
-                  "a full report is the largest")
+#define FITS(bytes) \
+    static_assert(WEIR_DECODE_ARENA_SIZE >= (bytes), "no message has more rows")
 FITS(ROWS(WEIR_FILLS_MAX, struct weir_fill) +
      (WEIR_FILLS_MAX + WEIR_REPORT_ANNOUNCES_MAX) * sizeof(uint32_t));
 FITS(ROWS(WEIR_QUOTAS_MAX, struct weir_change));
 FITS(ROWS(WEIR_ASKS_MAX, struct weir_step_ask));
 FITS(ROWS(WEIR_ASKS_MAX, struct weir_step_answer));
 FITS(ROWS(WEIR_LEASES_MAX, struct weir_want) +
-     WEIR_LEASES_MAX * WEIR_LEASE_BANDS_MAX * sizeof(struct weir_band));
+     WEIR_LEASES_MAX * WEIR_LEASE_BANDS_MAX * sizeof(struct weir_band) +
+     ROWS(WEIR_WINDOWS_MAX, struct weir_want_window) +
+     WEIR_WINDOWS_MAX * (WEIR_ARENA_ALIGN +
+                         WEIR_WINDOW_BINS * sizeof(struct weir_latency_count)));
 FITS(ROWS(WEIR_LEASES_MAX, struct weir_lease_grant));
 FITS(ROWS(WEIR_LIMITS_MAX, struct weir_adaptive_limit));
 FITS(ROWS(WEIR_TIERS_MAX, struct weir_text));

@@ -11,11 +11,15 @@
 #include "core/counted/message.h"
 
 /* Bytes of an arena that fits any message within the bounds of message.h: the
- * rows of a full report, the largest, and a gap before each of its lists. */
-#define WEIR_DECODE_ARENA_SIZE                            \
-    (2 * WEIR_ARENA_ALIGN +                               \
-     WEIR_REPORT_COUNTS_MAX * sizeof(struct weir_count) + \
-     WEIR_REPORT_ANNOUNCES_MAX * sizeof(struct weir_announce))
+ * rows of a full report, or those of full wants, which are few more: the bins
+ * of their windows come on top. */
+#define WEIR_DECODE_ARENA_SIZE                                     \
+    (2 * WEIR_ARENA_ALIGN +                                        \
+     WEIR_REPORT_COUNTS_MAX * sizeof(struct weir_count) +          \
+     WEIR_REPORT_ANNOUNCES_MAX * sizeof(struct weir_announce) +    \
+     WEIR_WINDOWS_MAX *                                            \
+         (sizeof(struct weir_want_window) + 2 * WEIR_ARENA_ALIGN + \
+          WEIR_WINDOW_BINS * sizeof(struct weir_latency_count)))
 
 /* The bytes 'message' takes. */
 size_t weir_v1_size(const struct weir_message *message);

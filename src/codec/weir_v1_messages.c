@@ -14,6 +14,7 @@
 #include <assert.h>
 
 #include "codec/weir_v1_internal.h"
+#include "core/concurrency/concurrency_gate.h"
 #include "core/quota/quota_text.h"
 
 static_assert(WEIR_MASTER_MAX == WEIR_NAME_MAX, "as of any title");
@@ -210,16 +211,76 @@ static const struct weir_proto_message want = { FIELDS(want_fields),
                                                 .check = check_want };
 #undef THIS
 
+#define THIS struct weir_latency_count
+static const struct weir_proto_field latency_fields[] = {
+    { 1, NUMBER(bin), .max = WEIR_WINDOW_BINS - 1 },
+    { 2, NUMBER(count), .min = 1, .max = WEIR_WINDOW_SAMPLES_MAX },
+};
+static const struct weir_proto_message latency = { FIELDS(latency_fields) };
+#undef THIS
+
+static int check_window(void *message)
+{
+    const struct weir_latency_batch *batch =
+        &((const struct weir_want_window *)message)->batch;
+    uint64_t samples = 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        if (i > 0 && batch->bins[i].bin <= batch->bins[i - 1].bin)
+            return WEIR_EPROTOCOL;
+        samples += batch->bins[i].count;
+    }
+    bool sound = samples <= WEIR_WINDOW_SAMPLES_MAX && batch->slow <= samples &&
+                 batch->dropped <= batch->slow;
+    return sound ? 0 : WEIR_EPROTOCOL;
+}
+
+#define THIS struct weir_want_window
+static const struct weir_proto_field window_fields[] = {
+    { 1, NUMBER(want), .max = WEIR_LEASES_MAX - 1 },
+    { 2, NUMBER(batch.cut) },
+    { 3, NUMBER(batch.slow) },
+    { 4, NUMBER(batch.dropped) },
+    { 5, NUMBER(batch.peak), .max = WEIR_CONCURRENCY_GATE_UNITS_MAX },
+    { 6, NUMBER(batch.overdue), .max = WEIR_CONCURRENCY_GATE_UNITS_MAX },
+    { 7, NUMBER(batch.overdue_age) },
+    { 8, PARTS(batch.bins, batch.count, latency), .max = WEIR_WINDOW_BINS },
+};
+static const struct weir_proto_message window = { FIELDS(window_fields),
+                                                  .check = check_window };
+#undef THIS
+
+static int check_wants(void *message)
+{
+    const struct weir_wants *wants = message;
+    for (size_t i = 0; i < wants->window_count; i++) {
+        uint32_t at = wants->windows[i].want;
+        if (at >= wants->count || wants->wants[at].release ||
+            (i > 0 && at <= wants->windows[i - 1].want))
+            return WEIR_EPROTOCOL;
+    }
+    return 0;
+}
+
 #define THIS struct weir_wants
 static const struct weir_proto_field wants_fields[] = {
     { 1, NUMBER(number), .min = 1 },
     { 2, PARTS(wants, count, want), .min = 1, .max = WEIR_LEASES_MAX },
     { 3, NUMBER(term) },
+    { 4, PARTS(windows, window_count, window), .max = WEIR_WINDOWS_MAX },
 };
-const struct weir_proto_message weir_v1_wants = { FIELDS(wants_fields) };
+const struct weir_proto_message weir_v1_wants = { FIELDS(wants_fields),
+                                                  .check = check_wants };
 #undef THIS
 
 /* ---- Grants ---- */
+
+#define THIS struct weir_guarantee
+static const struct weir_proto_field guarantee_fields[] = {
+    { 1, ZIGZAG(band) },
+    { 2, AMOUNT(units) },
+};
+static const struct weir_proto_message guarantee = { FIELDS(guarantee_fields) };
+#undef THIS
 
 #define THIS struct weir_lease_grant
 static const struct weir_proto_field grant_fields[] = {
@@ -232,6 +293,9 @@ static const struct weir_proto_field grant_fields[] = {
     { 7, NUMBER(grant.refresh) },
     { 8, NUMBER(grant.safe_lease) },
     { 9, NUMBER(grant.roster_token) },
+    { 10, NUMBER(grant.cut) },
+    { 11, PARTS(guarantees, guarantee_count, guarantee),
+      .max = WEIR_LEASE_GUARANTEES_MAX },
 };
 static const struct weir_proto_message grant = { FIELDS(grant_fields) };
 #undef THIS
@@ -255,10 +319,12 @@ static int check_grants(void *message)
         return WEIR_EPROTOCOL;
     struct weir_lease_grant *rows = (struct weir_lease_grant *)grants->grants;
     for (size_t i = 0; i < grants->count; i++) {
-        if (rows[i].error != WEIR_LEASE_GRANTED)
+        if (rows[i].error != WEIR_LEASE_GRANTED) {
             rows[i].grant = (struct weir_grant){ 0 };
-        else if (!is_sound_grant(&rows[i].grant, grants->answer > 0))
+            rows[i].guarantee_count = 0;
+        } else if (!is_sound_grant(&rows[i].grant, grants->answer > 0)) {
             return WEIR_EPROTOCOL;
+        }
     }
     return 0;
 }

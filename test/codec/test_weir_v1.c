@@ -516,6 +516,8 @@ static struct weir_message quotas_of_each_algorithm(void)
           "percentile=99.9999", "min=0.25", "fleet_max=1048576" },
         { "kind=concurrency", "sharing=adaptive", "controller=none", "max=40.5",
           "fleet_min=1.5", "classes=sync:observed,b:5%" },
+        { "kind=concurrency", "sharing=adaptive", "scope=fleet", "max=0.5",
+          "fleet_min=0.25", "on_stale=limit" },
         { "glob=path", "name=db/[ab]?", "parent=db" },
     };
     static struct weir_change changes[WEIR_COUNT_OF(texts)];
@@ -580,8 +582,8 @@ static void test_damaged_messages(void **state)
 static void test_quotas_of_a_later_version(void **state)
 {
     struct bench *bench = *state;
-    struct weir_change changes[6] = { 0 };
-    for (size_t i = 0; i < 6; i++) {
+    struct weir_change changes[8] = { 0 };
+    for (size_t i = 0; i < 8; i++) {
         weir_quota_init(&changes[i].quota);
         changes[i].quota.name = WEIR_TEXT("new");
         changes[i].quota.parent = WEIR_TEXT("site");
@@ -597,19 +599,27 @@ static void test_quotas_of_a_later_version(void **state)
     changes[4].quota.decay_factor = WEIR_DECAY_ONE + 1;
     changes[5].quota.glob = (enum weir_glob)3; /* no version knows this glob */
     changes[5].quota.parent = WEIR_TEXT("{1}");
+    for (size_t i = 6; i < 8; i++) {
+        changes[i].quota.kind = WEIR_CONCURRENCY;
+        changes[i].quota.sharing = WEIR_ADAPTIVE;
+        changes[i].quota.limit.per = 0;
+    }
+    changes[6].quota.scope = (enum weir_scope)3;
+    changes[7].quota.scope = WEIR_SCOPE_FLEET; /* of no such controller */
+    changes[7].quota.controller = WEIR_CONTROLLER_VEGAS;
     struct weir_message out, message = {
         .type = WEIR_MESSAGE_QUOTAS,
         .session = 1,
-        .quotas = { .count = 6, .changes = changes },
+        .quotas = { .count = 8, .changes = changes },
     };
     size_t size = weir_v1_encode(&message, bench->bytes, 4096);
     assert_int_equal(
         weir_v1_decode(bench->bytes, size, false, &bench->arena, &out), 0);
-    for (size_t i = 0; i < 6; i++) {
+    for (size_t i = 0; i < 8; i++) {
         const struct weir_change *got = &out.quotas.changes[i];
         assert_true(got->reduced);
-        assert_true(weir_text_equal(got->quota.parent,
-                                    i < 5 ? WEIR_TEXT("site") : WEIR_TEXT("")));
+        assert_true(weir_text_equal(
+            got->quota.parent, i != 5 ? WEIR_TEXT("site") : WEIR_TEXT("")));
         assert_int_equal(got->quota.epoch, 7);
         assert_int_equal(got->quota.created, 3);
         assert_int_equal(got->quota.mode, WEIR_OFF);
@@ -620,8 +630,8 @@ static void test_quotas_of_a_later_version(void **state)
     size = weir_v1_encode(&message, bench->bytes, 4096);
     assert_int_equal(
         weir_v1_decode(bench->bytes, size, false, &bench->arena, &out), 0);
-    assert_int_equal(out.quotas.count, 6);
-    for (size_t i = 0; i < 6; i++) {
+    assert_int_equal(out.quotas.count, 8);
+    for (size_t i = 0; i < 8; i++) {
         const struct weir_change *got = &out.quotas.changes[i];
         assert_true(got->reduced);
         assert_int_equal(got->quota.name.len > 0, i != 1);

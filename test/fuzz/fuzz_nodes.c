@@ -7,9 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/weir_v1.h"
+#include "core/concurrency/concurrency_gate.h"
 #include "core/node/limiter.h"
 #include "core/node/region.h"
 #include "core/node/root_lease.h"
+#include "core/quota/quota_adaptive.h"
 #include "io/clock.h"
 
 #define SLOTS 16
@@ -22,6 +25,7 @@ struct input {
     bool asks;   /* starts with 'a': quotas may be exact, and asks come too;
                 * so older inputs keep their meaning */
     bool leases; /* starts with 'l': also leased quotas, wants and grants */
+    bool fleets; /* starts with 'f': also adaptive ones, of fleets, windows */
 };
 
 static uint64_t number(struct input *in)
@@ -73,6 +77,16 @@ static void make_leased(struct weir_quota *quota, uint64_t chance)
     quota->learning = chance & 32 ? 0 : quota->lease;
 }
 
+static void make_adaptive(struct weir_quota *quota, uint64_t chance)
+{
+    quota->kind = WEIR_CONCURRENCY;
+    quota->sharing = WEIR_ADAPTIVE;
+    quota->scope = chance & 32 ? WEIR_SCOPE_FLEET : WEIR_SCOPE_PROCESS;
+    quota->target = WEIR_MILLISECOND * (1 + (chance >> 8) % 1000);
+    quota->on_stale = (enum weir_on_stale)(1 + (chance >> 3) % 4);
+    quota->max = chance & 64 ? WEIR_DECIMAL_ONE / 4 : 0;
+}
+
 static int32_t zone_offset(void *context, struct weir_text zone)
 {
     (void)context;
@@ -95,6 +109,8 @@ static struct weir_change change_of(struct input *in, uint64_t epoch)
     uint64_t chance = in->asks ? number(in) : 0;
     if (chance & 0x80)
         make_exact(quota, chance);
+    else if (in->fleets && chance & 7)
+        make_adaptive(quota, chance);
     else if (in->leases)
         make_leased(quota, chance);
     if (weir_quota_check(quota, NULL) == 0)
@@ -223,6 +239,20 @@ static void feed_answers(struct weir_limiter *limiter,
     weir_region_up_receive(region, 0, &message, now);
 }
 
+/* A root above must be able to decode what a region sends it. */
+static void check_sent(const struct weir_message *message)
+{
+    static unsigned char block[WEIR_DECODE_ARENA_SIZE];
+    static uint8_t bytes[WEIR_MESSAGE_BYTES_MAX];
+    struct weir_arena arena = { block, sizeof block, 0 };
+    struct weir_message read;
+    if (message->type != WEIR_MESSAGE_WANTS)
+        return;
+    size_t len = weir_v1_encode(message, bytes, sizeof bytes);
+    if (len == 0 || weir_v1_decode(bytes, len, true, &arena, &read) < 0)
+        abort();
+}
+
 /* ---- Leases ---- */
 
 /* An amount within the decoder's bounds: finite, and not below 0. */
@@ -234,11 +264,55 @@ static double units(struct input *in)
     return amount < WEIR_LEASE_UNITS_MAX ? amount : WEIR_LEASE_UNITS_MAX;
 }
 
+/* What was measured, within the decoder's bounds. */
+static struct weir_latency_batch batch_of(struct input *in,
+                                          struct weir_latency_count *bins)
+{
+    uint64_t chance = number(in);
+    uint32_t samples = 0, bin = (uint32_t)number(in) % WEIR_WINDOW_BINS;
+    struct weir_latency_batch batch = {
+        .cut = number(in),
+        .peak = (uint32_t)(number(in) % (WEIR_CONCURRENCY_GATE_UNITS_MAX + 1)),
+        .overdue =
+            (uint32_t)(number(in) % (WEIR_CONCURRENCY_GATE_UNITS_MAX + 1)),
+        .overdue_age = number(in),
+        .bins = bins,
+    };
+    for (; batch.count < chance % (ROWS + 1) && bin < WEIR_WINDOW_BINS &&
+           samples < WEIR_WINDOW_SAMPLES_MAX;
+         bin += 1 + (uint32_t)(number(in) % 100)) {
+        uint64_t room = WEIR_WINDOW_SAMPLES_MAX - samples;
+        uint32_t count = 1 + (uint32_t)(number(in) % room);
+        bins[batch.count++] = (struct weir_latency_count){ bin, count };
+        samples += count;
+    }
+    batch.slow = (uint32_t)(number(in) % (samples + 1));
+    batch.dropped = (uint32_t)(number(in) % (batch.slow + 1));
+    return batch;
+}
+
+static void feed_windows(struct weir_wants *wants, struct input *in,
+                         struct weir_want_window *windows,
+                         struct weir_latency_count (*bins)[ROWS])
+{
+    wants->windows = windows;
+    for (size_t i = 0; i < wants->count; i++) {
+        if (wants->wants[i].release || number(in) % 2)
+            continue;
+        size_t at = wants->window_count++;
+        windows[at] =
+            (struct weir_want_window){ .want = (uint32_t)i,
+                                       .batch = batch_of(in, bins[at]) };
+    }
+}
+
 static void feed_wants(struct weir_root *root, struct weir_region *region,
                        struct input *in, weir_instant now)
 {
     struct weir_want wants[ROWS];
     struct weir_band bands[ROWS][2];
+    struct weir_want_window windows[ROWS];
+    struct weir_latency_count bins[ROWS][ROWS];
     struct weir_message message = { .type = WEIR_MESSAGE_WANTS,
                                     .session = 1 + number(in) % 3 };
     message.wants = (struct weir_wants){ .number = 1 + number(in),
@@ -269,6 +343,8 @@ static void feed_wants(struct weir_root *root, struct weir_region *region,
         if (bands[i][1].priority >= bands[i][0].priority)
             wants[i].band_count = 1;
     }
+    if (in->fleets)
+        feed_windows(&message.wants, in, windows, bins);
     uint32_t peer = (uint32_t)(number(in) % 2);
     weir_root_receive(root, peer, &message, now);
     weir_root_receive(weir_region_root(region), peer, &message, now);
@@ -279,6 +355,7 @@ static void feed_grants(struct weir_limiter *limiter,
                         uint64_t session, uint64_t of_region, weir_instant now)
 {
     struct weir_lease_grant grants[ROWS];
+    struct weir_guarantee guarantees[ROWS];
     struct weir_message message = { .type = WEIR_MESSAGE_GRANTS,
                                     .session = session };
     message.grants = (struct weir_grants){ .answer = number(in) % 16,
@@ -307,7 +384,17 @@ static void feed_grants(struct weir_limiter *limiter,
             .safe_lease = lease < UINT64_MAX / 2 ? 2 * lease : lease,
             .refresh = 1 + number(in) % (60 * WEIR_SECOND),
             .roster_token = chance >> 8,
+            .cut = in->fleets ? chance >> 16 : 0,
         };
+        if (in->fleets && chance & 128) {
+            guarantees[i] = (struct weir_guarantee){
+                chance & 256 ? weir_class_number(WEIR_TEXT("sync"))
+                             : (int64_t)number(in),
+                units(in)
+            };
+            grants[i].guarantees = &guarantees[i];
+            grants[i].guarantee_count = 1;
+        }
     }
     weir_limiter_receive(limiter, 0, &message, now);
     message.session = of_region;
@@ -526,23 +613,37 @@ static void play(struct weir_root *root, struct weir_table *table,
             continue;
         while (weir_root_next(weir_region_root(region), &peer, &message, now))
             continue;
-        while (weir_limiter_next(limiter, &peer, &message, now))
+        while (weir_limiter_next(limiter, &peer, &message, now)) {
+            check_sent(&message);
             sessions.limiter = message.session;
+        }
         fetch(limiter);
-        while (weir_region_up_next(region, &peer, &message, now))
+        while (weir_region_up_next(region, &peer, &message, now)) {
+            check_sent(&message);
             sessions.region = message.session;
+        }
     }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static char block[1 << 20] __attribute__((aligned(64)));
+    static char block[2 << 20] __attribute__((aligned(64)));
     static char state[4 << 20] __attribute__((aligned(64)));
-    struct weir_table_options options = { .slots = SLOTS, .stripes = 2 };
+    bool fleets = size > 0 && data[0] == 'f';
+    struct weir_table_options options = { .slots = SLOTS,
+                                          .stripes = 2,
+                                          .gate_slots = fleets ? 4 : 0 };
+    if (weir_table_size(&options) > sizeof(block))
+        abort();
     memset(block, 0, weir_table_size(&options));
     struct weir_table *table = weir_table_init(block, &options, START);
     struct weir_limiter_options of_limiter = {
-        .table = table, .slots = SLOTS, .links = 1, .asks = 8, .leases = 8
+        .table = table,
+        .slots = SLOTS,
+        .links = 1,
+        .asks = 8,
+        .leases = 8,
+        .limits = fleets ? 4 : 0,
     };
     if (weir_limiter_size(&of_limiter) > sizeof(state))
         abort();
@@ -562,7 +663,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                              .slots = SLOTS };
     struct weir_region *region = weir_region_new(&of_region, START);
     struct input in = { .data = data, .size = size };
-    in.leases = size > 0 && data[0] == 'l';
+    in.fleets = fleets;
+    in.leases = in.fleets || (size > 0 && data[0] == 'l');
     in.asks = in.leases || (size > 0 && data[0] == 'a');
     in.data += in.asks;
     in.size -= in.asks;

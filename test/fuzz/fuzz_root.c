@@ -37,7 +37,10 @@ static const char set[] =
     "- {name: window, limit: 10/min, sharing: exact, algorithm: fixed_window}\n"
     "- {name: log, limit: 10/min, sharing: exact, algorithm: sliding_log}\n"
     "- {name: permits, kind: concurrency, limit: 5, sharing: exact}\n"
-    "- {name: 'l/*', limit: 100/s, sharing: leased}\n";
+    "- {name: 'l/*', limit: 100/s, sharing: leased}\n"
+    "- {name: 'f/*', kind: concurrency, sharing: adaptive, scope: fleet}\n"
+    "- {name: fleet, kind: concurrency, sharing: adaptive, scope: fleet,\n"
+    "   fleet_max: 0.5, percentile: 99.99}\n";
 
 static void apply_set(struct weir_root *root, weir_instant now)
 {

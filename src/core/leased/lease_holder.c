@@ -205,7 +205,7 @@ static void smooth(struct weir_lease_holder *holder,
     double present = present_need(holder, use, refused) + (double)use->awaited;
     holder->needed = weir_larger(present, left);
     if (holder->needed < 0.5)
-        holder->needed = 0;
+        holder->needed = use->fractions ? WEIR_LEASE_HOLDER_LEAST : 0;
     weir_assert(holder->needed >= 0);
 }
 
@@ -232,8 +232,9 @@ double weir_lease_holder_wants(const struct weir_lease_holder *holder,
 {
     if (is_want_valid(holder, now))
         return holder->declared;
-    double wants = need(holder, now) * (1 + WEIR_LEASE_HOLDER_HEADROOM);
-    if (holder->inflight && wants > 0)
+    double needed = need(holder, now);
+    double wants = needed * (1 + WEIR_LEASE_HOLDER_HEADROOM);
+    if (holder->inflight && needed > WEIR_LEASE_HOLDER_LEAST)
         wants = weir_larger(wants, 1); /* less is good for nothing */
     weir_assert(wants >= 0);
     return weir_smaller(wants, WEIR_LEASE_UNITS_MAX);
@@ -298,6 +299,14 @@ void weir_lease_holder_begin_with(struct weir_lease_holder *holder,
         holder->rise[i] = holder->use[i] = used;
     holder->needed = used;
     holder->used_at = now;
+}
+
+void weir_lease_holder_goes_by(struct weir_lease_holder *holder,
+                               double capacity, weir_instant now)
+{
+    weir_assert(capacity >= 0 && capacity <= WEIR_LEASE_UNITS_MAX);
+    if (holder->on_stale == WEIR_STALE_PASS && now >= holder->expiry)
+        holder->capacity = capacity;
 }
 
 void weir_lease_holder_use(struct weir_lease_holder *holder,
@@ -575,6 +584,7 @@ static void adopt(struct weir_lease_holder *holder,
     holder->safe = grant->safe;
     holder->serial = grant->serial;
     holder->roster_token = grant->roster_token;
+    holder->cut = grant->cut;
     if (!holder->inflight || (!lower && fits_grant(holder)))
         note_grant_taken(holder);
 }

@@ -51,6 +51,8 @@
 #define WEIR_LEASE_HOLDER_RISE WEIR_SECOND
 /* Unused for so long, it wants nothing. */
 #define WEIR_LEASE_HOLDER_IDLE (3 * WEIR_LEASE_HOLDER_WINDOW)
+/* Units. A request now and then isn't refused for want of a grant. */
+#define WEIR_LEASE_HOLDER_LEAST 0.1
 /* The demand beyond the use, as a part of it: see lease_holder.c. */
 #define WEIR_LEASE_HOLDER_HEADROOM 0.25
 /* A grant that came with an answer and is lower by less than this part is
@@ -64,6 +66,8 @@ struct weir_lease_use {
     uint64_t passed;
     uint64_t in_use;  /* permits in flight: the most since the last call */
     uint64_t awaited; /* concurrency: units that waiting callers want */
+    bool fractions;   /* … and a grant may be a part of a unit: until it is
+                       * idle, it wants WEIR_LEASE_HOLDER_LEAST at least */
 };
 
 /* An ask to send. */
@@ -109,7 +113,8 @@ struct weir_lease_holder {
     double promised;       /* … and of its holders' safe capacities */
     uint64_t serial;       /* of the newest grant; 0: none of this pool */
     uint64_t taken;        /* … and of the grant that it goes by */
-    uint64_t roster_token; /* token of the newest grant, of any pool */
+    uint64_t roster_token; /* token of the newest grant, of any pool … */
+    uint64_t cut;          /* … and its cut */
     uint64_t term;
     bool met;                /* this pool has answered */
     bool owes;               /* a lower grant isn't taken yet, or not
@@ -164,6 +169,11 @@ double weir_lease_holder_wants(const struct weir_lease_holder *holder,
  * moved): ask early. */
 void weir_lease_holder_hurry(struct weir_lease_holder *holder,
                              weir_instant now);
+
+/* Its lease is over and it decides without it (on_stale=pass): it goes by this
+ * amount now, and reports it, as far as it wants that much. */
+void weir_lease_holder_goes_by(struct weir_lease_holder *holder,
+                               double capacity, weir_instant now);
 
 /* ---- Asking ---- */
 

@@ -612,15 +612,6 @@ bool weir_lease_manager_leases(const struct weir_lease_manager *b)
 
 /* ---- Rules ---- */
 
-static bool is_same_lease_rule(const struct weir_lease_rule *a,
-                               const struct weir_lease_rule *b)
-{
-    return a->share == b->share && a->capacity == b->capacity &&
-           a->safe == b->safe && a->hold == b->hold && a->lease == b->lease &&
-           a->refresh == b->refresh && a->linger == b->linger &&
-           a->whole == b->whole;
-}
-
 /* Returns whether the quota is still leased. */
 static bool review_rule(struct weir_lease_manager *b, uint32_t index,
                         weir_instant now)
@@ -631,7 +622,7 @@ static bool review_rule(struct weir_lease_manager *b, uint32_t index,
     q->ended = !request_rule(b, leased_name(q), &leased, now);
     q->review_at = WEIR_NEVER;
     if (!q->ended) {
-        if (!is_same_lease_rule(&q->leased.rule, &leased.rule))
+        if (!weir_lease_rule_is_same(&q->leased.rule, &leased.rule))
             weir_lease_pool_set_rule(q->pool, &leased.rule);
         set_leased(q, &leased, now);
     }
@@ -917,13 +908,24 @@ bool weir_lease_manager_look_holder(const struct weir_lease_manager *b,
     return false;
 }
 
-size_t weir_lease_manager_bands(const struct weir_lease_manager *b,
-                                struct weir_text quota, struct weir_band *out,
-                                size_t max)
+bool weir_lease_manager_look_client(const struct weir_lease_manager *b,
+                                    struct weir_text quota,
+                                    struct weir_text client,
+                                    struct weir_lease_holder_stats *out,
+                                    weir_instant now)
 {
     uint32_t index;
     const struct leased *q = find_leased(b, quota, &index);
-    return q && !q->ended ? weir_lease_pool_bands(q->pool, out, max) : 0;
+    const struct client *c = q ? find_client(b, index, client) : NULL;
+    return c && weir_lease_pool_holder(q->pool, c->number, out, now);
+}
+
+const struct weir_lease_pool *weir_lease_manager_pool(
+    const struct weir_lease_manager *b, struct weir_text quota)
+{
+    uint32_t index;
+    const struct leased *q = find_leased(b, quota, &index);
+    return q && !q->ended ? q->pool : NULL;
 }
 
 /* ---- Audits ---- */

@@ -198,11 +198,16 @@ bool weir_lease_manager_look_holder(const struct weir_lease_manager *manager,
                                     struct weir_text *out_client,
                                     struct weir_lease_holder_stats *out,
                                     weir_instant now);
-/* The demand of all clients for a quota, for a server that asks on their
- * behalf: as weir_lease_pool_bands(). 0: the quota isn't in use. */
-size_t weir_lease_manager_bands(const struct weir_lease_manager *manager,
-                                struct weir_text quota, struct weir_band *out,
-                                size_t max);
+/* One of them, by its id. False: it has asked for nothing, or has gone. */
+bool weir_lease_manager_look_client(const struct weir_lease_manager *manager,
+                                    struct weir_text quota,
+                                    struct weir_text client,
+                                    struct weir_lease_holder_stats *out,
+                                    weir_instant now);
+/* Its lease pool, borrowed until the next call that isn't a look; NULL: the
+ * quota isn't in use. */
+const struct weir_lease_pool *weir_lease_manager_pool(
+    const struct weir_lease_manager *manager, struct weir_text quota);
 
 /* Audits the next 'n' quotas with their pools (weir_lease_pool_audit(), 'n'
  * holders of each), and the next 'n' clients, in a circle: an assertion fails

@@ -113,7 +113,9 @@ static bool is_rule_sound(const struct weir_lease_rule *rule)
            rule->safe <= WEIR_LEASE_UNITS_MAX &&
            rule->lease >= WEIR_LEASE_MIN && rule->lease <= WEIR_LEASE_MAX &&
            rule->refresh >= 1 && rule->refresh <= rule->lease &&
-           rule->linger <= WEIR_LEASE_MAX;
+           rule->linger <= WEIR_LEASE_MAX &&
+           rule->part_count <= WEIR_BAND_PARTS_MAX &&
+           (rule->part_count == 0 || rule->share == WEIR_SHARE_FAIR);
 }
 
 struct weir_lease_pool *weir_lease_pool_new(
@@ -160,6 +162,27 @@ void weir_lease_pool_free(struct weir_lease_pool *b)
     mem.free(mem.context, b->holders, b->capacity * sizeof(*b->holders));
     mem.free(mem.context, b->claims, b->claim_capacity * sizeof(*b->claims));
     mem.free(mem.context, b, sizeof(*b));
+}
+
+static bool are_same_parts(const struct weir_lease_rule *a,
+                           const struct weir_lease_rule *b)
+{
+    if (a->part_count != b->part_count)
+        return false;
+    for (size_t i = 0; i < a->part_count; i++)
+        if (a->parts[i].band != b->parts[i].band ||
+            a->parts[i].part != b->parts[i].part)
+            return false;
+    return true;
+}
+
+bool weir_lease_rule_is_same(const struct weir_lease_rule *a,
+                             const struct weir_lease_rule *b)
+{
+    return a->share == b->share && a->capacity == b->capacity &&
+           a->safe == b->safe && a->hold == b->hold && a->lease == b->lease &&
+           a->refresh == b->refresh && a->linger == b->linger &&
+           a->cut == b->cut && a->whole == b->whole && are_same_parts(a, b);
 }
 
 void weir_lease_pool_set_rule(struct weir_lease_pool *b,
@@ -241,6 +264,7 @@ static void grant_to(struct weir_lease_pool *b, struct holder *h, double grant,
         .safe = safe,
         .refresh = b->rule.refresh,
         .roster_token = weir_roster_issue_token(b, h, now),
+        .cut = b->rule.cut,
     };
     weir_assert(h->out >= grant && h->safe_out >= safe);
 }
@@ -824,6 +848,7 @@ bool weir_lease_pool_holder(const struct weir_lease_pool *b, uint32_t holder,
         return false;
     const struct holder *h = &b->holders[holder];
     *out = (struct weir_lease_holder_stats){
+        .number = holder,
         .wants = h->wants,
         .granted = h->grant,
         .out = h->out,

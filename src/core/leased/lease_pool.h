@@ -54,9 +54,16 @@ struct weir_lease_rule {
                             * may outlast the grant under which it entered
                             * (permit_timeout); of a rate 0. At most
                             * WEIR_LEASE_MAX */
+    uint64_t cut;          /* goes with each grant (quota/lease.h) */
+    /* Of the algorithm FAIR: guaranteed parts (leased/fair_share.h). */
+    struct weir_band_part parts[WEIR_BAND_PARTS_MAX];
+    size_t part_count;
     bool whole; /* grants are whole units; the odd ones, beyond whole shares, go
                  * round, an ask at a time */
 };
+
+bool weir_lease_rule_is_same(const struct weir_lease_rule *a,
+                             const struct weir_lease_rule *b);
 
 struct weir_lease_pool_ask {
     const struct weir_band *bands; /* 1 .. WEIR_LEASE_BANDS_MAX, each priority
@@ -200,6 +207,7 @@ void weir_lease_pool_stats(const struct weir_lease_pool *pool,
                            struct weir_lease_pool_stats *out, weir_instant now);
 /* One holder, for a table of them. */
 struct weir_lease_holder_stats {
+    uint32_t number;
     double wants, granted, out;
     uint64_t clients;
     weir_duration left; /* of its lease; 0: it has run out */
@@ -208,6 +216,12 @@ struct weir_lease_holder_stats {
 bool weir_lease_pool_holder(const struct weir_lease_pool *pool, uint32_t holder,
                             struct weir_lease_holder_stats *out,
                             weir_instant now);
+/* The units that its bands are guaranteed of the present capacity, those with a
+ * part of it, 0 included; at most WEIR_LEASE_GUARANTEES_MAX. Returns how
+ * many. */
+size_t weir_lease_pool_guarantees(const struct weir_lease_pool *pool,
+                                  uint32_t holder, struct weir_guarantee *out,
+                                  weir_instant now);
 /* The demand of all holders, a band for each priority, for a server that asks
  * on their behalf. Returns the number of bands, at most 'max': the remaining
  * bands are added to the lowest. */

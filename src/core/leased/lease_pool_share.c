@@ -194,15 +194,60 @@ bool weir_pool_is_held(const struct weir_lease_pool *b, weir_instant now)
                                    b->rule.share != WEIR_SHARE_STATIC);
 }
 
+static void levels_of(const struct weir_lease_pool *b,
+                      struct weir_part_levels *out, weir_instant now)
+{
+    weir_assert(b->rule.share == WEIR_SHARE_FAIR);
+    weir_book_part_levels(b->book, b->rule.parts, b->rule.part_count,
+                          capacity_of(b, now), out);
+}
+
 double weir_pool_share(const struct weir_lease_pool *b, const struct holder *h,
                        weir_instant now)
 {
     double capacity = capacity_of(b, now);
     double share = 0;
+    struct weir_part_levels levels;
+    if (b->rule.part_count > 0)
+        levels_of(b, &levels, now);
     for (uint32_t c = h->first; c != NO_CLAIM; c = b->claims[c].next)
-        share += weir_fair_share(b->book, b->rule.share, c, capacity);
+        share += b->rule.part_count > 0
+                     ? weir_levels_share(b->book, &levels, c)
+                     : weir_fair_share(b->book, b->rule.share, c, capacity);
     weir_assert(share >= 0);
     return share;
+}
+
+static bool has_part(const struct weir_lease_pool *b, int64_t band)
+{
+    for (size_t i = 0; i < b->rule.part_count; i++)
+        if (b->rule.parts[i].band == band)
+            return true;
+    return false;
+}
+
+size_t weir_lease_pool_guarantees(const struct weir_lease_pool *b,
+                                  uint32_t holder, struct weir_guarantee *out,
+                                  weir_instant now)
+{
+    struct weir_part_levels levels;
+    size_t count = 0;
+    if (b->rule.part_count == 0 || holder >= b->used ||
+        !b->holders[holder].live)
+        return 0;
+    levels_of(b, &levels, now);
+    const struct holder *h = &b->holders[holder];
+    for (uint32_t c = h->first;
+         c != NO_CLAIM && count < WEIR_LEASE_GUARANTEES_MAX;
+         c = b->claims[c].next) {
+        /* Nothing, too: else what was guaranteed before would stay so. */
+        double units = weir_levels_guaranteed(b->book, &levels, c);
+        if (has_part(b, b->claims[c].priority))
+            out[count++] = (struct weir_guarantee){
+                b->claims[c].priority, weir_smaller(units, WEIR_LEASE_UNITS_MAX)
+            };
+    }
+    return count;
 }
 
 bool weir_pool_is_short(const struct weir_lease_pool *b, weir_instant now)

@@ -70,6 +70,7 @@ struct link {
 
 struct weir_lease_client {
     const struct weir_lease_speaker *speaker;
+    const struct weir_lease_witness *witness;
     uint64_t seed;
     uint32_t capacity;
     uint32_t used;       /* places ever used */
@@ -81,8 +82,12 @@ struct weir_lease_client {
     struct place *place;
     uint32_t *head; /* by hash: place + 1 */
     weir_instant *due_at, *end_at;
-    struct weir_want *wants; /* scratch of a message */
-    struct weir_band *bands; /* scratch of a message */
+    struct weir_want *wants;          /* scratch of a message */
+    struct weir_band *bands;          /* scratch of a message */
+    struct weir_want_window *windows; /* scratch of a message … */
+    struct weir_latency_count *bins;  /* … and their bins */
+    struct weir_band *divided_bands; /* likewise, of wants that are divided … */
+    uint32_t divided;                /* … which are so many */
     uint32_t bands_each;
     uint64_t number;                 /* of the last message */
     weir_instant due_from, end_from; /* minima of due_at and end_at */
@@ -94,6 +99,10 @@ struct weir_lease_client {
 };
 
 /* ---- Memory ---- */
+
+/* Of a process's wants, which its classes divide. */
+#define DIVIDED_BANDS (WEIR_LEASE_GUARANTEES_MAX + 1)
+#define DIVIDED_MAX WEIR_WINDOWS_MAX
 
 static uint32_t heads_for(uint32_t places)
 {
@@ -122,6 +131,15 @@ static size_t lay_out_client(struct weir_lease_client *c, char *block,
     c->wants = weir_carve(block, &at, message * sizeof(struct weir_want));
     c->bands =
         weir_carve(block, &at, message * bands * sizeof(struct weir_band));
+    size_t windows = options->witness ? WEIR_WINDOWS_MAX : 0;
+    c->windows =
+        weir_carve(block, &at, windows * sizeof(struct weir_want_window));
+    c->bins = weir_carve(block, &at,
+                         windows * WEIR_WINDOW_BINS *
+                             sizeof(struct weir_latency_count));
+    size_t divided = options->witness ? DIVIDED_MAX : 0;
+    c->divided_bands = weir_carve(
+        block, &at, divided * DIVIDED_BANDS * sizeof(struct weir_band));
     weir_assert(c->message_max <= WEIR_LEASES_MAX);
     return at;
 }
@@ -139,6 +157,7 @@ struct weir_lease_client *weir_lease_client_init(
                 options->links <= WEIR_ROOTS_MAX);
     struct weir_lease_client *c = block;
     c->speaker = options->speaker;
+    c->witness = options->witness;
     c->seed = options->seed;
     c->capacity = options->places;
     c->link_count = options->links;
@@ -358,6 +377,12 @@ void weir_lease_client_leased_on(struct weir_lease_client *c, uint32_t at,
     reckon(c, at);
 }
 
+void weir_lease_client_goes_by(struct weir_lease_client *c, uint32_t at,
+                               double capacity, weir_instant now)
+{
+    weir_lease_holder_goes_by(&wanted_at(c, at)->holder, capacity, now);
+}
+
 void weir_lease_client_hurry(struct weir_lease_client *c, uint32_t at,
                              weir_instant now)
 {
@@ -559,6 +584,43 @@ static size_t write_bands(struct weir_lease_client *c, uint32_t at,
     return count > 0 ? count : 1;
 }
 
+/* Latencies that were measured go with the want. */
+static void write_window(struct weir_lease_client *c, uint32_t at,
+                         struct weir_wants *message, weir_instant now)
+{
+    weir_assert(message->count > 0);
+    size_t next = message->window_count;
+    if (!c->witness)
+        return;
+    weir_assert(next < WEIR_WINDOWS_MAX);
+    struct weir_want_window *row = &c->windows[next];
+    if (c->witness->collect(c->witness->context, at, c->place[at].ticket,
+                            c->bins + next * WEIR_WINDOW_BINS, &row->batch,
+                            now)) {
+        row->want = (uint32_t)message->count - 1;
+        message->window_count++;
+    }
+}
+
+/* Wants without room for more bands are one. */
+static void divide_wants(struct weir_lease_client *c, uint32_t at,
+                         struct weir_wants *message, weir_instant now)
+{
+    struct weir_want *want = &c->wants[message->count - 1];
+    if (!c->witness || !c->witness->divide || c->divided == DIVIDED_MAX)
+        return;
+    struct weir_band *bands = c->divided_bands + c->divided * DIVIDED_BANDS;
+    size_t count =
+        c->witness->divide(c->witness->context, at, c->place[at].ticket,
+                           want->bands[0].wants, bands, now);
+    weir_assert(count <= DIVIDED_BANDS && count != 1);
+    if (count == 0)
+        return;
+    want->bands = bands;
+    want->band_count = count;
+    c->divided++;
+}
+
 static void write_want(struct weir_lease_client *c, uint32_t at,
                        struct weir_wants *message, weir_instant now)
 {
@@ -586,7 +648,9 @@ static void write_want(struct weir_lease_client *c, uint32_t at,
     if (!c->speaker) {
         bands[0].priority = p->priority;
         bands[0].wants = ask.wants;
+        divide_wants(c, at, message, now);
     }
+    write_window(c, at, message, now);
     reckon(c, at);
 }
 
@@ -607,11 +671,15 @@ bool weir_lease_client_next(struct weir_lease_client *c, uint32_t *out_link,
     c->due_from = earliest_due(c);
     if (now < c->due_from)
         return false;
+    c->divided = 0;
     weir_assert(link < c->link_count && c->link[link].state.up);
     *out = (struct weir_wants){ .number = ++c->number,
                                 .term = c->link[link].state.term,
-                                .wants = c->wants };
-    for (uint32_t at = 0; at < c->used && out->count < c->message_max; at++) {
+                                .wants = c->wants,
+                                .windows = c->windows };
+    for (uint32_t at = 0; at < c->used && out->count < c->message_max &&
+                          out->window_count < WEIR_WINDOWS_MAX;
+         at++) {
         if (c->due_at[at] <= now + WEIR_LEASE_GATHER)
             write_want(c, at, out, now);
     }
@@ -639,6 +707,9 @@ static void take_lease_grant(struct weir_lease_client *c, uint64_t answer,
                                    now))
         return;
     p->lapsed = false;
+    if (c->witness && c->witness->guaranteed)
+        c->witness->guaranteed(c->witness->context, at, p->ticket,
+                               row->guarantees, row->guarantee_count, now);
     if (p->holder.inflight ||
         weir_lease_holder_limit(&p->holder, now) != p->limit_returned)
         note_changed(c, at);

@@ -40,10 +40,34 @@ struct weir_lease_speaker {
                     weir_instant now);
 };
 
+/* Implemented by the owner of adaptive limits of a fleet. */
+struct weir_lease_witness {
+    void *context;
+    /* Called when wants for the quota of 'place' are being written: what was
+     * measured since the last call. 'bins': room for WEIR_WINDOW_BINS, which
+     * 'out' may borrow. False: nothing is sent. */
+    bool (*collect)(void *context, uint32_t place, uint64_t ticket,
+                    struct weir_latency_count *bins,
+                    struct weir_latency_batch *out, weir_instant now);
+    /* Called before that, of a client without a speaker, to divide the wants
+     * among bands: 2 .. WEIR_LEASE_GUARANTEES_MAX + 1 of one client each, with
+     * priorities strictly descending. Returns how many; 0: they are one. NULL:
+     * they always are. */
+    size_t (*divide)(void *context, uint32_t place, uint64_t ticket,
+                     double wants, struct weir_band *out_bands,
+                     weir_instant now);
+    /* Called when a grant was taken: what is guaranteed to bands of it.
+     * NULL: it doesn't matter. */
+    void (*guaranteed)(void *context, uint32_t place, uint64_t ticket,
+                       const struct weir_guarantee *guarantees, size_t count,
+                       weir_instant now);
+};
+
 struct weir_lease_client_options {
     uint32_t places; /* 0 .. WEIR_LEASE_PLACES_MAX */
     uint32_t links;  /* 0 .. WEIR_ROOTS_MAX */
     uint64_t seed;
+    const struct weir_lease_witness *witness; /* outlives it; NULL: none */
     const struct weir_lease_speaker *speaker; /* outlives it; NULL: each quota
                                                * is wanted in one band, of one
                                                * client */
@@ -141,6 +165,9 @@ void weir_lease_client_in_use(struct weir_lease_client *client, uint32_t place,
 void weir_lease_client_leased_on(struct weir_lease_client *client,
                                  uint32_t place, double in_use, double promised,
                                  bool learning);
+/* As weir_lease_holder_goes_by(). */
+void weir_lease_client_goes_by(struct weir_lease_client *client, uint32_t place,
+                               double capacity, weir_instant now);
 void weir_lease_client_hurry(struct weir_lease_client *client, uint32_t place,
                              weir_instant now);
 /* As weir_lease_holder_begin_with(); no effect if it isn't new. */

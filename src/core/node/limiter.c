@@ -33,6 +33,8 @@
 #define AUDITED_WHOLE_MAX 256
 #define EXTRAPOLATE_EVERY (50 * WEIR_MILLISECOND)
 #define LOOK_EVERY (50 * WEIR_MILLISECOND)
+/* A root without quotas is asked for its welcome again so often. */
+#define WELCOME_EVERY (10 * WEIR_SECOND)
 #define SWEEP_EVERY (100 * WEIR_MILLISECOND)
 #define SWEEP_SLOTS 1024
 #define SWEEP_CROWDED 16384 /* while there is hardly any room left */
@@ -134,7 +136,7 @@ struct weir_limiter *weir_limiter_init(
     char *rest = (char *)block + weir_aligned(sizeof(struct weir_limiter));
     weir_limiter_asks_init(&limiter->asks, rest, options->asks);
     rest += weir_limiter_asks_size(options->asks);
-    weir_limiter_leases_init(&limiter->leases, rest, options);
+    weir_limiter_leases_init(limiter, rest, options);
     rest += weir_limiter_leases_size(options);
     limiter->limits.rows = (struct weir_adaptive_limit *)rest;
     limiter->limits.capacity = options->limits;
@@ -644,6 +646,19 @@ static void audit(struct weir_limiter *limiter)
         weir_table_audit_whole(limiter->table, scratch, AUDITED_WHOLE_MAX);
 }
 
+/* A root that gets its quotas sends another welcome. If that is lost, nothing
+ * else says so: it is asked for no lease. */
+static void ask_for_welcomes(struct weir_limiter *limiter, weir_instant now)
+{
+    if (now < limiter->welcome_at)
+        return;
+    limiter->welcome_at = now + WELCOME_EVERY;
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        struct limiter_link *link = &limiter->link[i];
+        link->ask |= link->state == LINK_UP && !link->root_ready;
+    }
+}
+
 void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
 {
     check_stale(limiter, now);
@@ -664,6 +679,7 @@ void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
         weir_limiter_collect(limiter, true, now);
         limiter->collect_at = now + limiter->settings.report_interval;
         weir_limiter_note_interval(limiter, now);
+        ask_for_welcomes(limiter, now);
     }
     weir_limiter_leases_look(limiter, now);
     weir_limiter_limits_look(limiter, now);

@@ -86,6 +86,7 @@ struct lease_place;
 
 struct limiter_leases {
     struct weir_lease_client *client;
+    struct weir_lease_witness witness;
     uint32_t *place_of;        /* by slot: place + 1 */
     uint64_t *seen;            /* by slot: its total when its last place
                                 * ended */
@@ -168,6 +169,7 @@ struct weir_limiter {
                                    * from any */
     weir_instant any_received_at; /* last from any root */
     weir_instant collect_at;
+    weir_instant welcome_at; /* roots without quotas are asked for another */
     weir_instant extrapolate_at;
     weir_instant look_at; /* next look at the slots with a pace */
     weir_instant sweep_at;
@@ -268,7 +270,7 @@ uint32_t weir_limiter_leases_arrays(
     const struct weir_limiter_options *options,
     struct weir_slot_array out[LEASES_ARRAYS_MAX]);
 /* 'block': that many bytes, zeroed, 64-byte aligned. */
-void weir_limiter_leases_init(struct limiter_leases *leases, void *block,
+void weir_limiter_leases_init(struct weir_limiter *limiter, void *block,
                               const struct weir_limiter_options *options);
 /* For a forked copy: it has none of the parent's leases. */
 void weir_limiter_leases_forget(struct weir_limiter *limiter, weir_instant now);

@@ -54,6 +54,16 @@
  * outlasts its lease; the lease pool counts it until its end is reported, or
  * for permit_timeout.
  *
+ * Adaptive limits of a fleet. The root finds the limit, and leases it as units
+ * in flight; the slot's gate keeps to its part, with fractions, and keeps what
+ * it measures, which goes with the wants (collect_window()). A grant that is
+ * above the units in flight, but for a fraction, has all of them in it: a
+ * permit in flight by the fraction of 0.3 is 0.3 in use. Without a lease
+ * (on_stale pass, as it is told to the lease holder unless it is limit) the
+ * gate finds a limit itself, from its part on, and that is what the process has
+ * when a root answers again. The place begins with the limit that the gate has:
+ * one permit, or what was found while the quota's scope was the process.
+ *
  * A slot without place goes by its quota's on_stale. */
 
 #include <math.h>
@@ -83,20 +93,63 @@ struct lease_place {
 
 /* ---- Memory ---- */
 
+/* The latencies that a gate has measured go with its wants. */
+static bool collect_window(void *context, uint32_t place, uint64_t ticket,
+                           struct weir_latency_count *bins,
+                           struct weir_latency_batch *out, weir_instant now)
+{
+    struct weir_limiter *limiter = context;
+    uint32_t slot = limiter->leases.place[place].slot;
+    (void)ticket;
+    return weir_table_leasing(limiter->table, slot) == WEIR_LEASING_GRANTED &&
+           weir_table_collect_window(limiter->table, slot, bins, out, now);
+}
+
+static size_t divide_wants(void *context, uint32_t place, uint64_t ticket,
+                           double wants, struct weir_band *out_bands,
+                           weir_instant now)
+{
+    struct weir_limiter *limiter = context;
+    uint32_t slot = limiter->leases.place[place].slot;
+    (void)ticket;
+    if (weir_table_leasing(limiter->table, slot) != WEIR_LEASING_GRANTED)
+        return 0;
+    return weir_table_divide_wants(limiter->table, slot, wants, out_bands, now);
+}
+
+/* If the table is locked, the classes keep what they had until the next
+ * grant. */
+static void set_guarantees(void *context, uint32_t place, uint64_t ticket,
+                           const struct weir_guarantee *guarantees,
+                           size_t count, weir_instant now)
+{
+    struct weir_limiter *limiter = context;
+    uint32_t slot = limiter->leases.place[place].slot;
+    (void)ticket;
+    (void)now;
+    if (weir_table_leasing(limiter->table, slot) == WEIR_LEASING_GRANTED)
+        (void)weir_table_set_guarantees(limiter->table, slot, guarantees,
+                                        count);
+}
+
+/* 'witness': of no meaning where only sizes are asked for. */
 static struct weir_lease_client_options client_options(
-    const struct weir_limiter_options *options)
+    const struct weir_limiter_options *options,
+    const struct weir_lease_witness *witness)
 {
     return (struct weir_lease_client_options){
         .places = options->leases,
         .links = options->links,
         .seed = options->seed,
         .speaker = options->speaker,
+        .witness = options->limits > 0 ? witness : NULL,
     };
 }
 
 size_t weir_limiter_leases_size(const struct weir_limiter_options *options)
 {
-    struct weir_lease_client_options client = client_options(options);
+    static const struct weir_lease_witness any;
+    struct weir_lease_client_options client = client_options(options, &any);
     return weir_aligned(weir_lease_client_size(&client)) +
            weir_aligned(options->slots * sizeof(uint32_t)) +
            weir_aligned(options->slots * sizeof(uint64_t)) +
@@ -107,7 +160,8 @@ uint32_t weir_limiter_leases_arrays(
     const struct weir_limiter_options *options,
     struct weir_slot_array out[LEASES_ARRAYS_MAX])
 {
-    struct weir_lease_client_options client = client_options(options);
+    static const struct weir_lease_witness any;
+    struct weir_lease_client_options client = client_options(options, &any);
     uint64_t at = weir_aligned(weir_lease_client_size(&client));
     out[0] = (struct weir_slot_array){ at, sizeof(uint32_t) };
     at += weir_aligned(options->slots * sizeof(uint32_t));
@@ -115,11 +169,18 @@ uint32_t weir_limiter_leases_arrays(
     return 2;
 }
 
-void weir_limiter_leases_init(struct limiter_leases *leases, void *block,
+void weir_limiter_leases_init(struct weir_limiter *limiter, void *block,
                               const struct weir_limiter_options *options)
 {
     weir_assert(options->leases <= WEIR_LEASE_PLACES_MAX);
-    struct weir_lease_client_options client = client_options(options);
+    struct limiter_leases *leases = &limiter->leases;
+    leases->witness =
+        (struct weir_lease_witness){ .context = limiter,
+                                     .collect = collect_window,
+                                     .divide = divide_wants,
+                                     .guaranteed = set_guarantees };
+    struct weir_lease_client_options client =
+        client_options(options, &leases->witness);
     char *rest = block;
     leases->client = weir_lease_client_init(rest, &client);
     rest += weir_aligned(weir_lease_client_size(&client));
@@ -182,6 +243,15 @@ static uint64_t units_since(const struct limiter_leases *leases, uint32_t slot,
     return (int64_t)units > 0 ? units : 0;
 }
 
+/* An adaptive limit of a fleet isn't passed by without a root: the gate finds
+ * one itself, unless it is to refuse. */
+static enum weir_on_stale stale_of(const struct weir_slot_view *view)
+{
+    if (view->sharing != WEIR_ADAPTIVE || view->on_stale == WEIR_STALE_LIMIT)
+        return view->on_stale;
+    return WEIR_STALE_PASS;
+}
+
 /* Reports the first use of a place. Its demand is known at the first look: it
  * includes units refused before the place, but after the last one. */
 static void begin_place(struct weir_limiter *limiter, uint32_t at,
@@ -202,6 +272,13 @@ static void begin_place(struct weir_limiter *limiter, uint32_t at,
         weir_lease_client_want(leases->client, at, wants, now);
     if (lease.inflight)
         place->count = lease.entered;
+    if (lease.adaptive) {
+        place->refused = refused;
+        weir_lease_client_begin_with(leases->client, at, lease.granted,
+                                     weir_larger(1, (double)lease.in_flight),
+                                     now);
+        return;
+    }
     if (lease.leasing != WEIR_LEASING_KEPT || lease.limit > WEIR_LIMIT_MAX) {
         struct weir_lease_use first = { .offered = 1, .passed = 1 };
         if (lease.inflight)
@@ -248,7 +325,7 @@ static uint32_t open_place(struct weir_limiter *limiter, uint32_t slot,
     struct weir_lease_want want = {
         .name = { name, len },
         .inflight = view.inflight,
-        .on_stale = view.on_stale,
+        .on_stale = stale_of(&view),
         .priority = priority_of(limiter, slot),
         .ticket = slot,
     };
@@ -258,7 +335,7 @@ static uint32_t open_place(struct weir_limiter *limiter, uint32_t slot,
     if (at == WEIR_LEASE_PLACE_NONE) {
         note_no_room(limiter, want.name, now);
         weir_table_set_lease(limiter->table, slot,
-                             view.on_stale == WEIR_STALE_PASS ? INFINITY : 0,
+                             want.on_stale == WEIR_STALE_PASS ? INFINITY : 0, 0,
                              now);
         return at;
     }
@@ -286,12 +363,15 @@ static void report_in_use(struct weir_limiter *limiter, uint32_t at)
         weir_lease_client_holder(leases->client, at);
     if (!holder->inflight)
         return;
-    weir_assert(leases->place[at].slot < weir_table_used(limiter->table));
-    double in_flight =
-        (double)weir_table_in_flight(limiter->table, leases->place[at].slot);
-    double most = (double)WEIR_LEASE_UNITS_MAX;
+    uint32_t slot = leases->place[at].slot;
+    struct weir_lease_view lease;
+    weir_assert(slot < weir_table_used(limiter->table));
+    double in_use = (double)weir_table_in_flight(limiter->table, slot);
+    weir_table_lease_view(limiter->table, slot, &lease);
+    if (lease.adaptive && in_use < holder->capacity + 1)
+        in_use = weir_smaller(in_use, holder->capacity);
     weir_lease_client_in_use(leases->client, at,
-                             in_flight < most ? in_flight : most);
+                             weir_smaller(in_use, WEIR_LEASE_UNITS_MAX));
 }
 
 /* The lease as its holder has it. If the table is locked, the place's next look
@@ -307,9 +387,9 @@ static void apply_lease(struct weir_limiter *limiter, uint32_t at,
     bool over = now >= holder->expiry;
     bool ends = over && weir_table_leasing(limiter->table, place->slot) ==
                             WEIR_LEASING_PARTING;
-    bool done =
-        ends ? weir_table_end_lease(limiter->table, place->slot, now)
-             : weir_table_set_lease(limiter->table, place->slot, limit, now);
+    bool done = ends ? weir_table_end_lease(limiter->table, place->slot, now)
+                     : weir_table_set_lease(limiter->table, place->slot, limit,
+                                            holder->cut, now);
     place->late = !done;
 }
 
@@ -426,7 +506,7 @@ static void follow_edit(struct weir_limiter *limiter, uint32_t slot,
     case WEIR_LEASING_GRANTED:
         weir_table_view(limiter->table, slot, &view, now);
         if (at != WEIR_LEASE_PLACE_NONE)
-            weir_lease_client_edit(leases->client, at, view.on_stale,
+            weir_lease_client_edit(leases->client, at, stale_of(&view),
                                    view.inflight, priority_of(limiter, slot),
                                    now);
         return;
@@ -443,7 +523,7 @@ void weir_limiter_leases_edited(struct weir_limiter *limiter,
                                 weir_instant now)
 {
     struct limiter_leases *leases = &limiter->leases;
-    if (quota->sharing == WEIR_LEASED && leases->look_at == WEIR_NEVER)
+    if (weir_quota_is_leased(quota) && leases->look_at == WEIR_NEVER)
         leases->look_at = now;
     if (limiter->region || leases->look_at == WEIR_NEVER)
         return;
@@ -495,12 +575,13 @@ static void end_place(struct weir_limiter *limiter, uint32_t at,
     const struct weir_lease_holder *holder =
         weir_lease_client_holder(leases->client, at);
     double limit = weir_lease_holder_limit(holder, now);
+    uint64_t cut = holder->cut;
     bool inflight = holder->inflight;
     if (!weir_table_end_lease(limiter->table, slot, now))
         return; /* the next look ends it */
     if (inflight && weir_table_in_flight(limiter->table, slot) > 0) {
         leases->place[at].late =
-            !weir_table_set_lease(limiter->table, slot, limit, now);
+            !weir_table_set_lease(limiter->table, slot, limit, cut, now);
         return;
     }
     close_place(leases, at, now);
@@ -539,7 +620,10 @@ static bool report_use(struct weir_limiter *limiter, uint32_t at,
         use.passed = lease.entered - place->count;
         use.in_use = lease.in_flight;
         use.awaited = lease.awaited;
+        use.fractions = lease.adaptive;
     }
+    if (lease.adaptive && lease.leasing == WEIR_LEASING_CLOSED)
+        weir_lease_client_goes_by(leases->client, at, lease.granted, now);
     offer_peeks(limiter, place, &lease, now);
     use.offered = use.passed + (refused - place->refused) + place->peeked;
     report_in_use(limiter, at);

@@ -30,6 +30,7 @@
 
 #include <string.h>
 
+#include "core/node/root_adaptive.h"
 #include "core/node/root_lease.h"
 
 #define WALK_EVERY WEIR_SECOND
@@ -48,6 +49,8 @@ struct place_state {
     uint32_t next_moved; /* + 1 */
     uint32_t bands;      /* as last sent … */
     double crowd;        /* … and the clients in all of them */
+    struct weir_guarantee guarantees[WEIR_LEASE_GUARANTEES_MAX]; /* granted */
+    size_t guarantee_count;
 };
 
 struct weir_region_lease {
@@ -57,6 +60,7 @@ struct weir_region_lease {
     void *block;                      /* owned */
     size_t block_size;
     struct weir_lease_speaker speaker;
+    struct weir_lease_witness witness;
     struct above above[WEIR_ROOTS_MAX];
     uint32_t links, places;
     struct place_state *states; /* owned; by place */
@@ -103,8 +107,9 @@ static size_t pass_wants_up(struct weir_region_lease *l, uint32_t place,
     const struct weir_lease_manager *manager = l->root->leases.manager;
     struct weir_text name = weir_lease_client_name(l->client, place);
     struct weir_leased_stats stats = { .pool = { .learning = false } };
+    const struct weir_lease_pool *pool = weir_lease_manager_pool(manager, name);
     size_t count =
-        weir_lease_manager_bands(manager, name, bands, WEIR_LEASE_BANDS_MAX);
+        pool ? weir_lease_pool_bands(pool, bands, WEIR_LEASE_BANDS_MAX) : 0;
     weir_lease_manager_left_of(manager, name, &stats, now);
     weir_assert(count <= WEIR_LEASE_BANDS_MAX);
     double wants = 0, crowd = 0;
@@ -139,6 +144,32 @@ static size_t write_region_bands(void *context, uint32_t place, uint64_t ticket,
     for (size_t i = 0; i < count; i++)
         l->states[place].crowd += out_bands[i].clients;
     return count;
+}
+
+/* The latencies that the region's clients have measured, of an adaptive limit
+ * of a fleet. */
+static bool collect_window(void *context, uint32_t place, uint64_t ticket,
+                           struct weir_latency_count *bins,
+                           struct weir_latency_batch *out, weir_instant now)
+{
+    struct weir_region_lease *l = context;
+    (void)ticket;
+    return weir_root_adaptive_collect(
+        l->root, weir_lease_client_name(l->client, place), bins, out, now);
+}
+
+static void keep_guarantees(void *context, uint32_t place, uint64_t ticket,
+                            const struct weir_guarantee *guarantees,
+                            size_t count, weir_instant now)
+{
+    struct weir_region_lease *l = context;
+    struct place_state *state = &l->states[place];
+    (void)ticket;
+    (void)now;
+    weir_assert(place < l->places && count <= WEIR_LEASE_GUARANTEES_MAX);
+    state->guarantee_count = count;
+    if (count > 0)
+        memcpy(state->guarantees, guarantees, count * sizeof(*guarantees));
 }
 
 static void moved(void *context, struct weir_text name, weir_instant now)
@@ -235,11 +266,26 @@ static int why_not(enum weir_lease_error error)
     return WEIR_ENOTREADY;
 }
 
+/* Classes that are guaranteed a share have what this region is guaranteed of
+ * it, as a part of its capacity. */
+static void lease_on_guarantees(const struct place_state *state,
+                                struct weir_lease_rule *rule)
+{
+    double rest = rule->capacity;
+    for (size_t i = 0; i < rule->part_count; i++) {
+        double units = 0;
+        for (size_t k = state->guarantee_count; k-- > 0;)
+            if (state->guarantees[k].band == rule->parts[i].band)
+                units = weir_smaller(state->guarantees[k].units, rest);
+        rest -= units;
+        rule->parts[i].part = rule->capacity > 0 ? units / rule->capacity : 0;
+    }
+}
+
 static int grant(void *context, const struct weir_quota *quota,
                  struct weir_text name, struct weir_leased *leased,
                  weir_instant now)
 {
-    (void)quota;
     struct weir_region_lease *l = context;
     follow_master(l, now);
     uint32_t place = find_or_open(l, name, now);
@@ -248,7 +294,12 @@ static int grant(void *context, const struct weir_quota *quota,
     const struct weir_lease_holder *holder =
         weir_lease_client_holder(l->client, place);
     struct weir_lease_rule *rule = &leased->rule;
-    if (!is_granted(holder)) {
+    /* Of a fleet's limit: a part that is over, or that a master which learns
+     * doesn't give yet, isn't a part of nothing. Its processes aren't answered,
+     * and stay, or go, alone. */
+    bool over = quota->sharing == WEIR_ADAPTIVE &&
+                (now >= holder->expiry || holder->capacity == 0);
+    if (!is_granted(holder) || over) {
         /* Capacity leased above isn't ours: first learn the leases that holders
          * may have from the region's former master. */
         rule->capacity = rule->safe = 0;
@@ -258,8 +309,13 @@ static int grant(void *context, const struct weir_quota *quota,
     }
     struct weir_lease_holder_lease lease;
     weir_lease_holder_lease(holder, &lease, now);
+    rule->cut = holder->cut;
+    if (quota->sharing == WEIR_ADAPTIVE)
+        weir_root_adaptive_granted(l->root, name, lease.capacity, holder->cut,
+                                   now);
     rule->capacity =
         lease.capacity < rule->capacity ? lease.capacity : rule->capacity;
+    lease_on_guarantees(&l->states[place], rule);
     leased->expiry = lease.expiry;
     leased->safe = lease.safe;
     leased->safe_until = lease.safe_until;
@@ -371,7 +427,8 @@ static bool make_lease_parts(struct weir_region_lease *l, uint64_t seed)
     struct weir_lease_client_options options = { .places = l->places,
                                                  .links = l->links,
                                                  .seed = seed,
-                                                 .speaker = &l->speaker };
+                                                 .speaker = &l->speaker,
+                                                 .witness = &l->witness };
     l->states = l->mem.alloc(l->mem.context, l->places * sizeof(*l->states));
     l->block_size = weir_lease_client_size(&options) + WEIR_CACHE_LINE;
     l->block = l->mem.alloc(l->mem.context, l->block_size);
@@ -398,6 +455,9 @@ struct weir_region_lease *weir_region_lease_new(const struct weir_mem *mem,
     l->places = places < WEIR_LEASE_PLACES_MAX ? places : WEIR_LEASE_PLACES_MAX;
     l->speaker = (struct weir_lease_speaker){ .context = l,
                                               .speak = write_region_bands };
+    l->witness = (struct weir_lease_witness){ .context = l,
+                                              .collect = collect_window,
+                                              .guaranteed = keep_guarantees };
     if (!make_lease_parts(l, seed)) {
         weir_region_lease_free(l);
         return NULL;

@@ -37,6 +37,7 @@
  * stale_after: after a longer silence limiters would decide without the
  * root. */
 
+#include "core/node/root_adaptive.h"
 #include "core/node/root_state.h"
 
 #include <string.h>
@@ -592,7 +593,7 @@ static bool write_message(struct weir_root *root, struct root_peer *peer,
     else if (peer->answer_count > 0)
         weir_root_write_answers(peer, out);
     else if (weir_root_owes_grants(peer))
-        weir_root_write_grants(root, peer, out);
+        weir_root_write_grants(root, peer, out, now);
     else if (peer->answer_owed)
         write_fills(root, peer, out, now);
     else if (!peer->paused && weir_root_owes_quotas(root, peer))
@@ -701,6 +702,7 @@ weir_instant weir_root_deadline(const struct weir_root *root, weir_instant now)
     bool look =
         root->merge.queue[WEIR_MERGE_MOVED].first != 0 || root->due_waiting;
     weir_instant due = weir_lease_manager_deadline(root->leases.manager, now);
+    due = weir_earlier(due, weir_root_adaptive_deadline(root));
     due = weir_earlier(due, root->sweep_at);
     if (look)
         due = weir_earlier(due, root->look_at);

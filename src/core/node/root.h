@@ -254,4 +254,15 @@ struct weir_root_stats {
 };
 void weir_root_stats(const struct weir_root *root, struct weir_root_stats *out);
 
+/* ---- Clients of leases, for people ---- */
+
+/* A client's name for people: for a limiter's or region's id its name; any
+ * other id unchanged. Borrowed until the next call of any function of the
+ * root. */
+struct weir_text weir_root_lease_client_name(const struct weir_root *root,
+                                             struct weir_text client_id);
+/* The WEIR_INCARNATION_SIZE bytes of a limiter, in its id; NULL: the client is
+ * none. */
+const uint8_t *weir_root_lease_client_incarnation(struct weir_text client_id);
+
 #endif /* WEIR_ROOT_H */

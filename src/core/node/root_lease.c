@@ -47,14 +47,14 @@
  * the number is kept. If it can't be kept, they are answered when all leases
  * of the former master are over, because then no roster token of it is valid.
  * There is room for AWAITING_MAX waiting wants. A client without room was
- * received as well, so its lease is known; it repeats its wants, with the
- * usual patience, and is answered then. */
+ * received as well: its lease is known, and it repeats its wants. */
 
 #include "core/node/root_lease.h"
 
 #include <string.h>
 
 #include "core/base/hash.h"
+#include "core/node/root_adaptive.h"
 #include "core/node/root_state.h"
 
 /* Answers that wait for one peer, at most: those of some messages. */
@@ -64,10 +64,9 @@
 /* Wants that wait for the roots above; not longer than a limiter remembers. */
 #define AWAITING_MAX 4096
 #define AWAITING_MOST (10 * WEIR_SECOND)
-/* A limiter's id: a NUL byte, its kind, and its key; or the region's name. */
-#define LINK_ID_HEAD 2
-#define LINK_ID_SIZE (LINK_ID_HEAD + sizeof(struct limiter_key))
-#define REGION_MAX (WEIR_CLIENT_ID_MAX - LINK_ID_HEAD)
+/* Of a process: one for each guaranteed class, and one for the others. */
+#define PROCESS_BANDS_MAX (WEIR_LEASE_GUARANTEES_MAX + 1)
+#define REGION_MAX (WEIR_CLIENT_ID_MAX - ROOT_LINK_ID_HEAD)
 
 /* ---- Rules ---- */
 
@@ -83,13 +82,17 @@ static unsigned level_of(const struct weir_root *root)
  * leased through a listener, so an earlier master may have granted it to a
  * client of Doorman's protocol: that is the guard. */
 static void lease_rule_of(const struct weir_root *root,
-                          const struct weir_quota *quota,
+                          const struct weir_quota *quota, struct weir_text name,
                           struct weir_leased *out)
 {
     bool promised = !root->leases.unsafe;
     bool safe = promised && quota->on_stale == WEIR_STALE_SHARE;
     bool hold = promised && quota->on_stale == WEIR_STALE_HOLD;
     bool inflight = quota->kind == WEIR_CONCURRENCY;
+    if (quota->sharing == WEIR_ADAPTIVE) {
+        weir_root_adaptive_rule(root, quota, name, out);
+        return;
+    }
     *out = (struct weir_leased){
         .rule = { .share = quota->share_algorithm,
                   .capacity = weir_quota_capacity(quota),
@@ -113,11 +116,14 @@ static bool is_never_leased(const struct weir_root *root,
     if (quota->created <= root->leases.known || root->leases.lessor.grant ||
         weir_quota_is_template(quota))
         return false;
+    /* Its processes may have limits of their own from before an edit. */
+    if (quota->sharing == WEIR_ADAPTIVE && quota->epoch != quota->created)
+        return false;
     struct weir_captures captures;
     const struct weir_quota *template;
     for (size_t i = 0; i < weir_catalog_templates(root->catalog); i++) {
         template = weir_catalog_template(root->catalog, i);
-        if (template->sharing == WEIR_LEASED &&
+        if (weir_quota_is_leased(template) &&
             weir_template_match(template->glob, template->name, name,
                                 &captures))
             return false;
@@ -149,8 +155,8 @@ void weir_root_lease_change(struct weir_root *root,
     bool again =
         comes && (weir_catalog_floor(root->catalog) > 0 ||
                   weir_catalog_removed(root->catalog, change->quota.name));
-    bool goes = old && old->sharing == WEIR_LEASED &&
-                (change->removed || change->quota.sharing != WEIR_LEASED ||
+    bool goes = old && weir_quota_is_leased(old) &&
+                (change->removed || !weir_quota_is_leased(&change->quota) ||
                  change->quota.created != old->created);
     if (again || goes)
         weir_root_lease_forget(root);
@@ -167,7 +173,7 @@ static int find_leased_quota(const struct weir_root *root,
     *out = weir_catalog_find(root->catalog, name, &captures);
     if (!*out)
         return WEIR_ENOENT;
-    return (*out)->sharing == WEIR_LEASED ? WEIR_OK : WEIR_EQUOTA;
+    return weir_quota_is_leased(*out) ? WEIR_OK : WEIR_EQUOTA;
 }
 
 /* The rule and the present capacity of the quota. */
@@ -178,7 +184,7 @@ static int find_rule(const struct weir_root *root, struct weir_text name,
     int error = find_leased_quota(root, name, &quota);
     if (error < 0)
         return error;
-    lease_rule_of(root, quota, out);
+    lease_rule_of(root, quota, name, out);
     if (is_never_leased(root, quota, name))
         out->learning = 0;
     const struct root_lessor *lessor = &root->leases.lessor;
@@ -213,7 +219,7 @@ int weir_root_lease_rule(const struct weir_root *root, struct weir_text name,
     const struct weir_quota *quota;
     int error = find_leased_quota(root, name, &quota);
     if (error == 0)
-        lease_rule_of(root, quota, out);
+        lease_rule_of(root, quota, name, out);
     return error;
 }
 
@@ -304,20 +310,30 @@ bool weir_root_owes_grants(const struct root_peer *peer)
            (!peer->paused && peer->pushed.count > 0);
 }
 
-/* Rows of one number, from the first; they are borrowed from 'grants'. */
-static size_t take_rows(struct weir_root *root, struct root_grants *grants)
+/* Rows of one number, from the first; they are borrowed from 'grants'.
+ * Guarantees are of now: they are no part of the account. */
+static size_t take_rows(struct weir_root *root, struct root_grants *grants,
+                        weir_instant now)
 {
     weir_assert(grants->first < grants->count);
-    size_t count = 0;
+    struct root_leases *leases = &root->leases;
+    size_t count = 0, guarantees = 0;
     uint64_t number = grants->rows[grants->first].number;
-    while (grants->first < grants->count && count < WEIR_LEASES_MAX) {
-        const struct root_grant *row = &grants->rows[grants->first];
-        if (row->number != number)
+    while (grants->first < grants->count && count < WEIR_LEASES_MAX &&
+           guarantees + WEIR_LEASE_GUARANTEES_MAX <= ROOT_GUARANTEES_MAX) {
+        const struct root_grant *from = &grants->rows[grants->first];
+        if (from->number != number)
             break;
-        root->leases.rows[count++] =
-            (struct weir_lease_grant){ .name = grant_name(grants, row),
-                                       .error = row->error,
-                                       .grant = row->grant };
+        struct weir_lease_grant *row = &leases->rows[count++];
+        *row = (struct weir_lease_grant){ grant_name(grants, from), from->error,
+                                          from->grant };
+        row->guarantees = leases->guarantees + guarantees;
+        const struct weir_lease_pool *pool =
+            weir_lease_manager_pool(leases->manager, row->name);
+        if (row->error == WEIR_LEASE_GRANTED && pool)
+            row->guarantee_count = weir_lease_pool_guarantees(
+                pool, row->grant.holder, leases->guarantees + guarantees, now);
+        guarantees += row->guarantee_count;
         grants->first++;
     }
     weir_assert(count > 0);
@@ -327,10 +343,10 @@ static size_t take_rows(struct weir_root *root, struct root_grants *grants)
 }
 
 static void write_rows(struct weir_root *root, struct root_grants *from,
-                       struct weir_grants *out)
+                       struct weir_grants *out, weir_instant now)
 {
     out->answer = from->rows[from->first].number;
-    out->count = take_rows(root, from);
+    out->count = take_rows(root, from, now);
     out->grants = root->leases.rows;
     weir_assert(out->count > 0 && out->count <= WEIR_LEASES_MAX);
     if (out->answer > 0)
@@ -340,7 +356,7 @@ static void write_rows(struct weir_root *root, struct root_grants *from,
 }
 
 void weir_root_write_grants(struct weir_root *root, struct root_peer *peer,
-                            struct weir_message *out)
+                            struct weir_message *out, weir_instant now)
 {
     weir_assert(weir_root_owes_grants(peer));
     bool leases = weir_root_leases(root);
@@ -350,9 +366,9 @@ void weir_root_write_grants(struct weir_root *root, struct root_peer *peer,
                               .elsewhere = !leases,
                               .master = weir_root_lease_master(root) };
     if (peer->granted.count > 0)
-        write_rows(root, &peer->granted, &out->grants);
+        write_rows(root, &peer->granted, &out->grants, now);
     else if (!peer->paused && peer->pushed.count > 0)
-        write_rows(root, &peer->pushed, &out->grants);
+        write_rows(root, &peer->pushed, &out->grants, now);
     peer->master_owed = false;
 }
 
@@ -385,8 +401,8 @@ static struct weir_client lease_client_of(const struct weir_root *root,
     }
     id->bytes[0] = '\0';
     id->bytes[1] = named ? 'r' : 'l';
-    memcpy(id->bytes + LINK_ID_HEAD, from, len);
-    return (struct weir_client){ .id = { id->bytes, LINK_ID_HEAD + len },
+    memcpy(id->bytes + ROOT_LINK_ID_HEAD, from, len);
+    return (struct weir_client){ .id = { id->bytes, ROOT_LINK_ID_HEAD + len },
                                  .way = index };
 }
 
@@ -401,6 +417,23 @@ static enum weir_lease_error lease_error(int error)
     return error == WEIR_EDENIED ? WEIR_LEASE_DENIED : WEIR_LEASE_UNKNOWN;
 }
 
+/* As weir_lease_manager_ask(), also of adaptive limits. */
+static int ask_manager(struct weir_root *root, const struct weir_client *client,
+                       struct weir_text quota,
+                       const struct weir_lease_pool_ask *ask,
+                       struct weir_grant *out, weir_instant now)
+{
+    bool is_new;
+    int error =
+        weir_root_adaptive_asked(root, client, quota, ask->has, &is_new, now);
+    if (error == WEIR_OK)
+        error = weir_lease_manager_ask(root->leases.manager, client, quota, ask,
+                                       out, now);
+    if (is_new)
+        weir_root_adaptive_joined(root, client, quota, now);
+    return error;
+}
+
 /* If the lease pools have no rule, finds the reason. */
 static int request_lease(struct weir_root *root,
                          const struct weir_client *client,
@@ -409,8 +442,7 @@ static int request_lease(struct weir_root *root,
                          struct weir_grant *out, weir_instant now)
 {
     struct weir_leased leased;
-    int error = weir_lease_manager_ask(root->leases.manager, client, quota, ask,
-                                       out, now);
+    int error = ask_manager(root, client, quota, ask, out, now);
     if (error != WEIR_ENOENT)
         return error;
     error = find_rule(root, quota, &leased, now);
@@ -436,6 +468,11 @@ static void answer_want(struct weir_root *root, uint32_t index, uint64_t number,
     weir_root_enqueue(root, index);
 }
 
+static bool speaks_for_others(const struct weir_root *root, uint32_t index)
+{
+    return root->limiters[root->peers[index].limiter]->speaks_for_others;
+}
+
 /* Without 'out' the want is received and not answered yet. */
 static int receive_want(struct weir_root *root, uint32_t index,
                         const struct weir_want *want, struct weir_grant *out,
@@ -452,9 +489,13 @@ static int receive_want(struct weir_root *root, uint32_t index,
                                        .taken = want->taken,
                                        .roster_token = want->roster_token,
                                        .streams = true };
+    struct weir_band bands[PROCESS_BANDS_MAX];
+    if (want->band_count > 1 && !speaks_for_others(root, index)) {
+        ask.bands = bands;
+        ask.band_count = weir_root_adaptive_bands(root, want, bands);
+    }
     if (!out)
-        return weir_lease_manager_ask(root->leases.manager, &client, want->name,
-                                      &ask, NULL, now);
+        return ask_manager(root, &client, want->name, &ask, NULL, now);
     *out = (struct weir_grant){ .serial = 0 };
     return request_lease(root, &client, want->name, &ask, out, now);
 }
@@ -564,15 +605,19 @@ static void await_no_more(struct weir_root *root, uint32_t index,
 static bool may_send_want(const struct weir_root *root, uint32_t index,
                           const struct weir_want *want)
 {
-    if (root->limiters[root->peers[index].limiter]->speaks_for_others)
+    if (speaks_for_others(root, index))
         return true;
-    return !want->learning && want->band_count == 1 &&
-           want->bands[0].clients == 1;
+    for (size_t i = 0; i < want->band_count; i++)
+        if (want->bands[i].clients != 1)
+            return false;
+    return !want->learning && want->band_count <= PROCESS_BANDS_MAX;
 }
 
-/* WEIR_OK, or WEIR_EPROTOCOL: a value is out of its range. */
+/* 'batch': what it measured; NULL: nothing. WEIR_OK, or WEIR_EPROTOCOL: a value
+ * is out of its range. */
 static int take_want(struct weir_root *root, uint32_t index, uint64_t number,
-                     const struct weir_want *want, weir_instant now)
+                     const struct weir_want *want,
+                     const struct weir_latency_batch *batch, weir_instant now)
 {
     const struct root_lessor *lessor = &root->leases.lessor;
     struct weir_grant grant = { .serial = 0 };
@@ -597,6 +642,8 @@ static int take_want(struct weir_root *root, uint32_t index, uint64_t number,
         } else {
             await_no_more(root, index, want->name);
             answer_want(root, index, number, want->name, error, &grant);
+            if (batch && error == WEIR_OK)
+                weir_root_adaptive_take(root, want->name, &grant, batch, now);
         }
     }
     if (lessor->moved)
@@ -679,8 +726,13 @@ int weir_root_take_wants(struct weir_root *root, uint32_t index,
     int error = WEIR_OK;
     for (size_t i = 0; i < wants->count; i++)
         weir_root_names_come(root, index, wants->wants[i].name);
-    for (size_t i = 0; i < wants->count && error == WEIR_OK; i++)
-        error = take_want(root, index, wants->number, &wants->wants[i], now);
+    size_t next = 0;
+    for (size_t i = 0; i < wants->count && error == WEIR_OK; i++) {
+        bool has = next < wants->window_count && wants->windows[next].want == i;
+        error = take_want(root, index, wants->number, &wants->wants[i],
+                          has ? &wants->windows[next].batch : NULL, now);
+        next += has;
+    }
     if (weir_lease_manager_lets_in(root->leases.manager))
         answer_ready_wants(root, now);
     return error;
@@ -702,6 +754,7 @@ void weir_root_lease_tick(struct weir_root *root, weir_instant now)
     struct weir_lease_manager_push push;
     look_at_epoch(root);
     sweep_awaiting(&root->leases, now);
+    weir_root_adaptive_tick(root, now);
     weir_lease_manager_tick(root->leases.manager, now);
     for (int work = 0; work < PUSH_WORK; work++) {
         if (!weir_lease_manager_next(root->leases.manager, &push, now))
@@ -801,6 +854,7 @@ void weir_root_lease_begin(struct weir_root *root, uint64_t term,
     root->leases.ask_from = vacant == WEIR_NEVER ? now : now + WEIR_ROSTER;
     root->leases.unkept = false;
     weir_lease_manager_begin(root->leases.manager, vacant, now);
+    weir_root_adaptive_clear(root);
     drop_all_grants(root);
     weir_assert(weir_root_leases(root));
 }
@@ -870,6 +924,7 @@ void weir_root_lease_end(struct weir_root *root, uint64_t term,
         root->leases.term = term;
     set_known_master(&root->leases, master);
     weir_lease_manager_end(root->leases.manager);
+    weir_root_adaptive_clear(root);
     drop_all_grants(root);
     weir_assert(!weir_root_leases(root));
 }
@@ -900,23 +955,6 @@ const struct weir_lease_manager *weir_root_lease_manager(
     return root->leases.manager;
 }
 
-struct weir_text weir_root_lease_client_name(const struct weir_root *root,
-                                             struct weir_text id)
-{
-    if (id.len < LINK_ID_HEAD || id.p[0] != '\0')
-        return id;
-    if (id.p[1] == 'r')
-        return (struct weir_text){ id.p + LINK_ID_HEAD, id.len - LINK_ID_HEAD };
-    weir_assert(id.len == LINK_ID_SIZE);
-    struct limiter_key key;
-    uint32_t index;
-    memcpy(&key, id.p + LINK_ID_HEAD, sizeof key);
-    const struct root_limiter *limiter =
-        weir_root_find_limiter(root, &key, &index);
-    return limiter ? (struct weir_text){ limiter->name, limiter->name_len }
-                   : WEIR_TEXT("(gone)");
-}
-
 /* ---- Life ---- */
 
 bool weir_root_leases_init(struct weir_root *root)
@@ -930,12 +968,18 @@ bool weir_root_leases_init(struct weir_root *root)
     root->leases.manager = weir_lease_manager_new(&options);
     root->leases.rows = root->mem.alloc(
         root->mem.context, WEIR_LEASES_MAX * sizeof(*root->leases.rows));
-    return root->leases.manager && root->leases.rows;
+    root->leases.guarantees =
+        root->mem.alloc(root->mem.context,
+                        ROOT_GUARANTEES_MAX * sizeof(*root->leases.guarantees));
+    root->leases.adaptive = weir_root_adaptive_new(&root->mem, root->seed);
+    return root->leases.manager && root->leases.rows &&
+           root->leases.guarantees && root->leases.adaptive;
 }
 
 void weir_root_leases_fini(struct weir_root *root)
 {
     weir_lease_manager_free(root->leases.manager);
+    weir_root_adaptive_free(root->leases.adaptive);
     root->mem.free(root->mem.context, root->leases.awaiting,
                    root->leases.awaiting_capacity *
                        sizeof(*root->leases.awaiting));
@@ -944,6 +988,8 @@ void weir_root_leases_fini(struct weir_root *root)
                        sizeof(*root->leases.awaiting_keys));
     root->mem.free(root->mem.context, root->leases.rows,
                    WEIR_LEASES_MAX * sizeof(*root->leases.rows));
+    root->mem.free(root->mem.context, root->leases.guarantees,
+                   ROOT_GUARANTEES_MAX * sizeof(*root->leases.guarantees));
 }
 
 void weir_root_lease_free_peer(struct root_peer *peer,

@@ -103,10 +103,5 @@ int weir_root_lease_rule(const struct weir_root *root, struct weir_text quota,
 /* All leases, for weir_lease_manager_look() and the others; never NULL. */
 const struct weir_lease_manager *weir_root_lease_manager(
     const struct weir_root *root);
-/* A client's name for people: for a limiter's or region's id its name; any
- * other id unchanged. Borrowed until the next call of any function of the
- * root. */
-struct weir_text weir_root_lease_client_name(const struct weir_root *root,
-                                             struct weir_text client_id);
 
 #endif /* WEIR_ROOT_LEASE_H */

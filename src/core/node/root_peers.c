@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * node/root_peers.c - the queue of peers with messages to be sent, and the
- * limiters by their keys. */
+ * limiters by their keys, and as clients of leases. */
 
 #include "core/node/root_state.h"
 
 #include <string.h>
 
 #include "core/base/hash.h"
+#include "core/node/root_lease.h"
 
 /* ---- The queue ---- */
 
@@ -143,6 +144,36 @@ void weir_root_free_limiter(struct weir_root *root, uint32_t index)
         weir_assert(root->limiter_live > 0);
         root->limiter_live--;
     }
+}
+
+/* ---- Clients of leases ---- */
+
+struct weir_text weir_root_lease_client_name(const struct weir_root *root,
+                                             struct weir_text id)
+{
+    if (id.len < ROOT_LINK_ID_HEAD || id.p[0] != '\0')
+        return id;
+    if (id.p[1] == 'r')
+        return (struct weir_text){ id.p + ROOT_LINK_ID_HEAD,
+                                   id.len - ROOT_LINK_ID_HEAD };
+    struct limiter_key key;
+    uint32_t index;
+    weir_assert(id.len == ROOT_LINK_ID_HEAD + sizeof key);
+    memcpy(&key, id.p + ROOT_LINK_ID_HEAD, sizeof key);
+    const struct root_limiter *limiter =
+        weir_root_find_limiter(root, &key, &index);
+    return limiter ? (struct weir_text){ limiter->name, limiter->name_len }
+                   : WEIR_TEXT("(gone)");
+}
+
+const uint8_t *weir_root_lease_client_incarnation(struct weir_text id)
+{
+    if (id.len != ROOT_LINK_ID_HEAD + sizeof(struct limiter_key) ||
+        id.p[0] != '\0' || id.p[1] != 'l')
+        return NULL;
+    static_assert(offsetof(struct limiter_key, incarnation) == 0,
+                  "an id's first bytes");
+    return (const uint8_t *)id.p + ROOT_LINK_ID_HEAD;
 }
 
 /* ---- Audits ---- */

@@ -7,6 +7,7 @@
  * begins again from it. A limiter of another store, or with an epoch below the
  * floor (removals before it were forgotten), gets the whole set. */
 
+#include "core/node/root_adaptive.h"
 #include "core/node/root_state.h"
 
 #include <string.h>
@@ -285,6 +286,7 @@ int weir_root_apply(struct weir_root *root, const struct weir_change *change,
         root->rule_all = true;
         return WEIR_OK;
     }
+    weir_root_adaptive_review(root, now);
     weir_lease_manager_review_of(root->leases.manager, change->quota.name, now);
     struct weir_root_quota *root_quota =
         weir_merge_get(&root->merge, change->quota.name);
@@ -316,8 +318,10 @@ void weir_root_settle(struct weir_root *root, weir_instant now)
         if (root->merge.root_quotas[i].live)
             update_bucket_rule(root, &root->merge.root_quotas[i], now);
     }
-    if (root->rule_all)
+    if (root->rule_all) {
+        weir_root_adaptive_review(root, now);
         weir_lease_manager_review(root->leases.manager);
+    }
     root->rule_all = false;
     uint64_t epoch = weir_catalog_epoch(root->catalog);
     root->epoch = epoch > root->store_epoch ? epoch : root->store_epoch;

@@ -30,6 +30,10 @@ static_assert(sizeof(struct limiter_key) ==
                   WEIR_INCARNATION_SIZE + sizeof(uint64_t),
               "no padding");
 
+/* A limiter's id as a client of leases: a NUL byte, its kind, and its key, or
+ * the region's name. */
+#define ROOT_LINK_ID_HEAD 2
+
 #define ROOT_NO_PEER UINT32_MAX
 
 /* A limiter; outlives its link. */
@@ -123,6 +127,7 @@ struct root_awaiting {
 /* Leased quotas: this root's mastership, or the master that it knows. */
 struct root_leases {
     struct weir_lease_manager *manager; /* owned */
+    struct root_adaptive *adaptive;     /* owned */
     uint64_t term;
     weir_instant ask_from; /* no wants go up before */
     bool unkept;           /* no client is answered before a number is kept */
@@ -139,8 +144,13 @@ struct root_leases {
     struct root_awaiting *awaiting; /* owned */
     uint64_t *awaiting_keys;        /* owned: hashes of peer and name */
     size_t awaiting_count, awaiting_capacity, awaiting_key_capacity;
-    struct weir_lease_grant *rows; /* owned scratch: rows of a message */
+    struct weir_lease_grant *rows; /* owned scratch: rows of a message … */
+    struct weir_guarantee *guarantees; /* … and their guarantees,
+                                        * ROOT_GUARANTEES_MAX */
 };
+/* In a message of grants: with more rows that have some, there are more
+ * messages. */
+#define ROOT_GUARANTEES_MAX (64 * WEIR_LEASE_GUARANTEES_MAX)
 
 /* Grants to be sent to one peer. */
 struct root_grant {
@@ -330,7 +340,7 @@ void weir_root_lease_free_peer(struct root_peer *peer,
  * are sent even if the peer's output is full. */
 bool weir_root_owes_grants(const struct root_peer *peer);
 void weir_root_write_grants(struct weir_root *root, struct root_peer *peer,
-                            struct weir_message *out);
+                            struct weir_message *out, weir_instant now);
 void weir_root_welcome_leases(const struct weir_root *root,
                               struct weir_welcome *out);
 /* The roots above have answered for the quota: applies its new rule, and

@@ -125,6 +125,7 @@ static void gate_rule_of_quota(const struct weir_quota *quota,
         .target = quota->target,
         .permit_timeout = quota->permit_timeout,
         .controller = (uint32_t)quota->controller,
+        .scope = (uint32_t)quota->scope,
         .classes_len = (uint32_t)quota->classes.len,
     };
     weir_assert(quota->classes.len <= WEIR_CLASSES_TEXT_MAX);
@@ -150,8 +151,11 @@ static void gate_options_of(const struct weir_table *t,
     quota.target = rule->target;
     quota.permit_timeout = rule->permit_timeout;
     quota.controller = (enum weir_controller_kind)rule->controller;
+    quota.scope = (enum weir_scope)rule->scope;
     quota.classes = (struct weir_text){ rule->classes, rule->classes_len };
     weir_quota_gate(&quota, t->fleet, out);
+    out->controller.given = quota.scope == WEIR_SCOPE_FLEET &&
+                            !weir_load_relaxed(&gate_slot->alone);
     out->controller.seed =
         weir_rng_mix(t->seed + weir_load_relaxed(&gate_slot->slot));
 }
@@ -162,6 +166,7 @@ static void set_gate_rule(struct gate_slot *gate_slot,
     weir_assert(rule->classes_len <= WEIR_CLASSES_TEXT_MAX);
     uint32_t other = ~gate_slot->rule & 1;
     gate_slot->rules[other] = *rule;
+    weir_store_relaxed(&gate_slot->of_fleet, rule->scope == WEIR_SCOPE_FLEET);
     /* release: a fork that sees it sees the rule. */
     weir_store_release(&gate_slot->rule, other);
 }
@@ -307,6 +312,7 @@ static void assign_gate_slot(struct weir_table *t, uint32_t slot,
     weir_assert(gate_slot->slot == 0);
     weir_assert((gate_slot->serial & 1) == 0);
     set_gate_rule(gate_slot, rule);
+    weir_store_relaxed(&gate_slot->alone, 0);
     weir_store(&gate_slot->slot, slot + 1);
     make_gate(t, gate_slot, now);
     count_untracked(t, gate_slot, slot);
@@ -348,8 +354,10 @@ static void adapt_slot(struct weir_table *t, uint32_t slot,
         set_gate_rule(gate_slot, rule);
         /* Shut while it is emptied: a permit let in meanwhile would have no
          * valid serial to leave with. */
-        if (another)
+        if (another) {
             set_gate_serial(gate_slot, false);
+            weir_store_relaxed(&gate_slot->alone, 0);
+        }
         edit_gate(t, gate_slot, another, now);
         if (another) {
             count_untracked(t, gate_slot, slot);
@@ -633,13 +641,225 @@ uint32_t weir_table_adaptives(const struct weir_table *t, uint32_t *out_wanting)
     return count;
 }
 
+/* ---- Limits of a fleet ---- */
+
+/* Any thread: rules may be written meanwhile, this word is one. */
+static bool is_of_fleet(const struct gate_slot *gate_slot)
+{
+    return weir_load_relaxed(&gate_slot->of_fleet); /* of a moment ago */
+}
+
+bool weir_slot_is_of_fleet(const struct weir_table *t, uint32_t slot)
+{
+    const struct gate_slot *gate_slot = gate_slot_of(t, slot);
+    return gate_slot && is_of_fleet(gate_slot);
+}
+
+bool weir_slot_given(const struct weir_table *t, uint32_t slot,
+                     double *out_granted)
+{
+    struct gate_slot *gate_slot = gate_slot_of(t, slot);
+    if (!gate_slot || !is_of_fleet(gate_slot))
+        return false;
+    *out_granted = weir_concurrency_gate_limit(gate_of(gate_slot));
+    /* Relaxed: the node reads it from time to time. */
+    return !weir_load_relaxed(&gate_slot->alone);
+}
+
+enum weir_gate_source weir_table_gate_source(const struct weir_table *t,
+                                             uint32_t slot)
+{
+    double granted;
+    if (slot >= t->slots || !weir_slot_is_of_fleet(t, slot))
+        return WEIR_GATE_OWN;
+    return weir_slot_given(t, slot, &granted) ? WEIR_GATE_PART
+                                              : WEIR_GATE_ALONE;
+}
+
+bool weir_slot_give(struct weir_table *t, uint32_t slot, double granted,
+                    uint64_t cut, weir_instant now)
+{
+    weir_assert(weir_table_is_locked(t));
+    struct gate_slot *gate_slot = gate_slot_of(t, slot);
+    weir_assert(gate_slot && is_of_fleet(gate_slot));
+    bool alone = granted > WEIR_PERMITS_MAX;
+    if (alone != (gate_slot->alone != 0)) {
+        weir_store_relaxed(&gate_slot->alone, alone);
+        edit_gate(t, gate_slot, false, now);
+    }
+    if (gate_slot->late)
+        return false;
+    uint32_t tries = GATE_TRIES;
+    while (!alone &&
+           !weir_concurrency_gate_give(gate_of(gate_slot), granted, cut, now)) {
+        if (--tries == 0)
+            return false;
+        weir_pause();
+    }
+    return true;
+}
+
+/* The gate slot, if it keeps to a part of a limit. */
+static struct gate_slot *given_slot(const struct weir_table *t, uint32_t slot)
+{
+    struct gate_slot *gate_slot = gate_slot_of(t, slot);
+    bool given = gate_slot && is_of_fleet(gate_slot) && !gate_slot->alone &&
+                 !gate_slot->late;
+    return given ? gate_slot : NULL;
+}
+
+bool weir_table_collect_window(struct weir_table *t, uint32_t slot,
+                               struct weir_latency_count *bins,
+                               struct weir_latency_batch *out, weir_instant now)
+{
+    weir_assert(slot < t->slots);
+    if (!weir_table_try_lock(t))
+        return false;
+    struct gate_slot *gate_slot = given_slot(t, slot);
+    bool taken = gate_slot && weir_concurrency_gate_collect(gate_of(gate_slot),
+                                                            bins, out, now);
+    weir_table_unlock(t);
+    return taken;
+}
+
+/* ---- Guaranteed classes ---- */
+
+/* Peaks of what is in flight fade over that time, as those of the sum do in a
+ * lease holder. */
+#define NEEDED_FADES (10 * WEIR_SECOND)
+
+/* Each class's units in flight. Returns the sum, and that of the classes which
+ * were refused, with one more for each: so they get a part of the refused units
+ * also if they have nothing in flight. */
+static double look_at_classes(
+    struct gate_slot *gate_slot,
+    bool refused[WEIR_CONCURRENCY_GATE_CLASSES_MAX + 1], double *out_refused,
+    weir_instant now)
+{
+    struct weir_concurrency_gate_use
+        uses[WEIR_CONCURRENCY_GATE_CLASSES_MAX + 1];
+    double sum = 0, fade = (double)weir_since(gate_slot->needed_at, now) /
+                           (double)NEEDED_FADES;
+    weir_concurrency_gate_uses(gate_of(gate_slot), uses);
+    gate_slot->needed_at = now;
+    *out_refused = 0;
+    for (size_t i = 0; i <= WEIR_CONCURRENCY_GATE_CLASSES_MAX; i++) {
+        double *needed = &gate_slot->needed[i];
+        *needed = weir_larger(uses[i].in_flight, *needed / (1 + fade));
+        refused[i] = uses[i].refused;
+        sum += *needed;
+        *out_refused += refused[i] ? *needed + 1 : 0;
+    }
+    return sum;
+}
+
+/* Classes that weren't refused want as much as they have. The others divide the
+ * rest by what they have: a class that wants more of its share gets more of it,
+ * and has more in flight the next time. */
+static double wants_of_class(double needed, bool refused, double wants,
+                             double sum, double sum_refused)
+{
+    if (sum_refused == 0 || wants <= sum)
+        return sum > 0 ? wants * needed / sum : 0;
+    double more = refused ? (wants - sum) * (needed + 1) / sum_refused : 0;
+    return needed + more;
+}
+
+/* A band for each class with a share, at its place; the requests of all others
+ * are the last one's. */
+static size_t divide(struct gate_slot *gate_slot,
+                     const struct weir_concurrency_gate_options *options,
+                     double wants, struct weir_band *out, weir_instant now)
+{
+    bool refused[WEIR_CONCURRENCY_GATE_CLASSES_MAX + 1];
+    double sum_refused;
+    double sum = look_at_classes(gate_slot, refused, &sum_refused, now);
+    size_t count = 0;
+    struct weir_band others = { .clients = 1 };
+    for (uint32_t i = 0; i <= WEIR_CONCURRENCY_GATE_CLASSES_MAX; i++) {
+        double own = wants_of_class(gate_slot->needed[i], refused[i], wants,
+                                    sum, sum_refused);
+        if (i < options->classes && options->class_of[i].share_percent > 0)
+            out[count++] = (struct weir_band){ .priority = weir_load_relaxed(
+                                                   &gate_slot->klass[i]),
+                                               .clients = 1,
+                                               .wants = own };
+        else
+            others.wants += own;
+    }
+    /* The sum is that of the wants, which is all that is known at first. */
+    if (sum == 0)
+        others.wants = wants;
+    if (count > 0)
+        out[count++] = others;
+    return count;
+}
+
+/* Bands are in a message by descending priority. */
+static void sort_bands(struct weir_band *bands, size_t count)
+{
+    for (size_t i = 1; i < count; i++)
+        for (size_t k = i; k > 0 && bands[k - 1].priority < bands[k].priority;
+             k--) {
+            struct weir_band band = bands[k];
+            bands[k] = bands[k - 1];
+            bands[k - 1] = band;
+        }
+}
+
+size_t weir_table_divide_wants(struct weir_table *t, uint32_t slot,
+                               double wants, struct weir_band *out,
+                               weir_instant now)
+{
+    struct weir_concurrency_gate_options options;
+    size_t count = 0;
+    weir_assert(slot < t->slots && wants >= 0);
+    if (!weir_table_try_lock(t))
+        return 0;
+    struct gate_slot *gate_slot = given_slot(t, slot);
+    if (gate_slot && gate_slot->klass[0] != 0) {
+        gate_options_of(t, gate_slot, &options);
+        count = divide(gate_slot, &options, wants, out, now);
+    }
+    weir_table_unlock(t);
+    sort_bands(out, count);
+    return count;
+}
+
+bool weir_table_set_guarantees(struct weir_table *t, uint32_t slot,
+                               const struct weir_guarantee *guarantees,
+                               size_t count)
+{
+    double permits[WEIR_CONCURRENCY_GATE_CLASSES_MAX] = { 0 };
+    weir_assert(slot < t->slots);
+    if (!weir_table_try_lock(t))
+        return false;
+    struct gate_slot *gate_slot = given_slot(t, slot);
+    for (size_t i = count; gate_slot && i-- > 0;) {
+        uint32_t place =
+            guarantees[i].band > 0 && guarantees[i].band <= UINT32_MAX
+                ? class_place(gate_slot, (uint32_t)guarantees[i].band)
+                : WEIR_CONCURRENCY_GATE_CLASSES_MAX;
+        if (place < WEIR_CONCURRENCY_GATE_CLASSES_MAX)
+            permits[place] = guarantees[i].units;
+    }
+    /* A root that names none: shares of the part will do. */
+    bool done = !gate_slot ||
+                weir_concurrency_gate_guarantee(gate_of(gate_slot),
+                                                count > 0 ? permits : NULL);
+    weir_table_unlock(t);
+    return done;
+}
+
 /* ---- The sync ---- */
 
 static void edit_fleet_bounds(struct weir_table *t, struct gate_slot *gate_slot,
                               weir_instant now)
 {
     const struct adapting *rule = &gate_slot->rules[gate_slot->rule & 1];
-    if (gate_slot->slot != 0 && (rule->fleet_min > 0 || rule->fleet_max > 0))
+    bool fleet = rule->fleet_min > 0 || rule->fleet_max > 0 ||
+                 rule->scope == WEIR_SCOPE_FLEET;
+    if (gate_slot->slot != 0 && fleet)
         edit_gate(t, gate_slot, false, now);
 }
 

@@ -14,6 +14,7 @@ struct adapting {
     uint64_t percentile, min, max, fleet_min, fleet_max;
     weir_duration target, permit_timeout;
     uint32_t controller; /* enum weir_controller_kind */
+    uint32_t scope;      /* enum weir_scope */
     uint32_t classes_len;
     char classes[WEIR_CLASSES_TEXT_MAX];
 };
@@ -22,14 +23,21 @@ struct adapting {
 #define LATE_EDIT 1u
 #define LATE_ANEW 2u /* for the slot's next life */
 struct gate_slot {
-    uint32_t slot;   /* owning slot + 1; 0: free; atomic */
-    uint32_t serial; /* moves when it gets an owner and when it is given up;
+    uint32_t slot;     /* owning slot + 1; 0: free; atomic */
+    uint32_t serial;   /* moves when it gets an owner and when it is given up;
                       * even while it is free, or while it is emptied for its
                       * slot's next life; atomic */
-    uint32_t made;   /* a gate was initialized in it */
-    uint32_t rule;   /* the one in force: edits write the other */
-    uint32_t late;   /* bits: edits that found the gate's controller busy */
+    uint32_t made;     /* a gate was initialized in it */
+    uint32_t rule;     /* the one in force: edits write the other */
+    uint32_t late;     /* bits: edits that found the gate's controller busy */
+    uint32_t of_fleet; /* the rule's scope is; atomic */
+    uint32_t alone;    /* its limit, of a fleet, isn't given: no root answers;
+                      * atomic */
     struct adapting rules[2];
+    /* Under the writer lock: what each class, and the requests of none, has had
+     * in flight, fading, when it was last looked at. */
+    double needed[WEIR_CONCURRENCY_GATE_CLASSES_MAX + 1];
+    weir_instant needed_at;
     /* numbers; 0: none; atomic */
     uint32_t klass[WEIR_CONCURRENCY_GATE_CLASSES_MAX];
     /* Untracked permits: units in flight by the slot's name since before it had
@@ -101,6 +109,15 @@ void weir_slot_depart(struct weir_table *t, uint32_t slot, uint64_t weight);
 /* The slot's concurrency gate, for reading; NULL: none. */
 struct weir_concurrency_gate *weir_slot_gate(const struct weir_table *t,
                                              uint32_t slot);
+/* Whether the slot's limit is that of a fleet: any thread. */
+bool weir_slot_is_of_fleet(const struct weir_table *t, uint32_t slot);
+/* Under the lock, of such a slot: its part of the fleet's limit, INFINITY: it
+ * finds a limit itself. False: the controller is busy. */
+bool weir_slot_give(struct weir_table *t, uint32_t slot, double granted,
+                    uint64_t cut, weir_instant now);
+/* … whether its part is given, and how much it is. */
+bool weir_slot_given(const struct weir_table *t, uint32_t slot,
+                     double *out_granted);
 /* Whether 'weight' units of no class would be let in now, judged without
  * entering. */
 bool weir_slot_has_room(const struct weir_table *t, uint32_t slot,

@@ -43,6 +43,7 @@
 #include <string.h>
 
 #include "core/quota/quota_bucket.h"
+#include "core/table/table_inflight_internal.h"
 #include "core/table/table_permit.h"
 #include "core/table/table_slots_internal.h"
 #include "core/table/table_switch_internal.h"
@@ -334,12 +335,15 @@ static bool has_lease(const struct weir_table *t, uint32_t slot)
 }
 
 bool weir_table_set_lease(struct weir_table *t, uint32_t slot, double granted,
-                          weir_instant now)
+                          uint64_t cut, weir_instant now)
 {
     weir_assert(granted >= 0);
     if (!weir_table_try_lock(t))
         return false;
-    if (has_lease(t, slot)) {
+    bool done = true;
+    if (weir_slot_is_of_fleet(t, slot)) {
+        done = weir_slot_give(t, slot, granted, cut, now);
+    } else if (has_lease(t, slot)) {
         struct leased *leased = weir_leased(t, slot);
         struct weir_bucket bucket;
         if (leased->state == WEIR_LEASING_KEPT)
@@ -352,14 +356,20 @@ bool weir_table_set_lease(struct weir_table *t, uint32_t slot, double granted,
         switch_to(t, slot, &bucket, now);
     }
     weir_table_unlock(t);
-    return true;
+    return done;
 }
 
 bool weir_table_end_lease(struct weir_table *t, uint32_t slot, weir_instant now)
 {
+    double granted;
     if (!weir_table_try_lock(t))
         return false;
-    if (has_lease(t, slot)) {
+    bool done = true;
+    if (weir_slot_is_of_fleet(t, slot)) {
+        if (weir_slot_given(t, slot, &granted))
+            done = weir_slot_give(
+                t, slot, weir_smaller(granted, WEIR_GIVEN_FIRST), 0, now);
+    } else if (has_lease(t, slot)) {
         struct leased *leased = weir_leased(t, slot);
         struct weir_bucket bucket;
         bool parting = leased->state == WEIR_LEASING_PARTING;
@@ -372,7 +382,7 @@ bool weir_table_end_lease(struct weir_table *t, uint32_t slot, weir_instant now)
         switch_to(t, slot, &bucket, now);
     }
     weir_table_unlock(t);
-    return true;
+    return done;
 }
 
 bool weir_slot_granted(const struct weir_table *t, uint32_t slot,
@@ -387,6 +397,10 @@ bool weir_slot_granted(const struct weir_table *t, uint32_t slot,
 
 enum weir_leasing weir_table_leasing(const struct weir_table *t, uint32_t slot)
 {
+    double granted;
+    if (weir_slot_is_of_fleet(t, slot))
+        return weir_slot_given(t, slot, &granted) ? WEIR_LEASING_GRANTED
+                                                  : WEIR_LEASING_CLOSED;
     if (!weir_load_relaxed(&t->leased))
         return WEIR_LEASING_NONE;
     return (enum weir_leasing)weir_load_relaxed(&weir_leased(t, slot)->state);
@@ -443,12 +457,29 @@ bool weir_table_was_unpinned(struct weir_table *t, uint32_t slot)
     return unpinned;
 }
 
+static void fleet_view(const struct weir_table *t, uint32_t slot,
+                       struct weir_lease_view *out)
+{
+    bool given = weir_slot_given(t, slot, &out->granted);
+    out->leasing = given ? WEIR_LEASING_GRANTED : WEIR_LEASING_CLOSED;
+    out->adaptive = true;
+    out->inflight = true;
+    out->in_flight = weir_table_in_flight(t, slot);
+    /* Relaxed: of a moment ago. */
+    out->awaited = weir_load_relaxed(&weir_inflight(t, slot)->awaited);
+    out->entered = weir_load_relaxed(&weir_hot(t, slot)->count);
+    out->limit = INFINITY;
+    out->burst = UINT64_MAX;
+}
+
 void weir_slot_lease_view(const struct weir_table *t, uint32_t slot,
                           struct weir_lease_view *out)
 {
     const struct leased *leased = weir_leased(t, slot);
     *out = (struct weir_lease_view){ .leasing = WEIR_LEASING_NONE };
-    if (has_lease(t, slot)) {
+    if (weir_slot_is_of_fleet(t, slot)) {
+        fleet_view(t, slot, out);
+    } else if (has_lease(t, slot)) {
         bool bounded = leased->whole.high != WEIR_SCALED_MAX;
         bool closed = leased->whole.high < 0;
         out->leasing = (enum weir_leasing)leased->state;

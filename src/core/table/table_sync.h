@@ -157,20 +157,49 @@ enum weir_leasing {
  * least one unit. Its fill in units stays; a KEPT slot's fill becomes the same
  * part of the fleet's. A slot of kind concurrency keeps to that many whole
  * units at a time: units in flight after this call were let in under this
- * grant, or before. Other slots aren't changed. False: another thread has the
- * writer lock, call it again later. */
+ * grant, or before. An adaptive slot of scope fleet keeps to 'granted' in
+ * flight, with fractions, and 'cut' is that of the grant; INFINITY: it finds a
+ * limit itself, from its last part on. Other slots aren't changed. False:
+ * another thread has the writer lock, call it again later. */
 bool weir_table_set_lease(struct weir_table *table, uint32_t slot,
-                          double granted, weir_instant now);
+                          double granted, uint64_t cut, weir_instant now);
 /* Ends the grant: the slot is closed, or, if it was PARTING, as its quota
- * says. False as above. */
+ * says; an adaptive slot lets one unit in at a time, unless it is alone. False
+ * as above. */
 bool weir_table_end_lease(struct weir_table *table, uint32_t slot,
                           weir_instant now);
 /* Any thread, wait-free. */
 enum weir_leasing weir_table_leasing(const struct weir_table *table,
                                      uint32_t slot);
+struct weir_band;
+struct weir_guarantee;
+struct weir_latency_count;
+struct weir_latency_batch;
+/* Of an adaptive slot that keeps to a grant: what was measured since the last
+ * call, as weir_concurrency_gate_collect(). False: it doesn't, or another
+ * thread has a lock now. */
+bool weir_table_collect_window(struct weir_table *table, uint32_t slot,
+                               struct weir_latency_count *bins,
+                               struct weir_latency_batch *out,
+                               weir_instant now);
+/* Of such a slot whose quota guarantees shares to classes: divides wants among
+ * these classes, and the requests of others. Writes a band for each, of the
+ * class's number (weir_class_number()), or 0; strictly descending. Returns
+ * their number, 2 .. WEIR_LEASE_GUARANTEES_MAX + 1; 0: it isn't such a slot, or
+ * another thread has the writer lock. */
+size_t weir_table_divide_wants(struct weir_table *table, uint32_t slot,
+                               double wants, struct weir_band *out,
+                               weir_instant now);
+/* … and sets what these classes are guaranteed. False: another thread has a
+ * lock; the next grant will do. */
+bool weir_table_set_guarantees(struct weir_table *table, uint32_t slot,
+                               const struct weir_guarantee *guarantees,
+                               size_t count);
 struct weir_lease_view {
     enum weir_leasing leasing; /* NONE: the others are 0 */
-    double granted;     /* granted, parting: units a second, or at a time */
+    bool adaptive;      /* of scope fleet: GRANTED, or CLOSED: it is alone */
+    double granted;     /* granted, parting: units a second, or at a time; of an
+                         * adaptive slot the limit in force */
     double limit;       /* of the whole quota; INFINITY: none */
     uint64_t burst;     /* the same: the heaviest weight that may ever pass */
     int64_t priority;   /* of its wants, as the quota says */

@@ -146,6 +146,7 @@ static uint64_t copy_rule(const struct weir_table *t, uint32_t slot,
     out->inflight = read.flags & META_INFLIGHT;
     out->elsewhere =
         read.flags & (META_BUCKET_STATE | META_AWAY | META_ADAPTIVE);
+    out->source = weir_table_gate_source(t, slot);
     if (!out->elsewhere)
         copy_bucket(&read, out);
     return read.count;

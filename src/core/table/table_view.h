@@ -49,6 +49,15 @@ bool weir_table_policy(struct weir_table *table, uint32_t stripe,
 bool weir_table_adaptive(struct weir_table *table, uint32_t slot,
                          struct weir_concurrency_gate_view *out,
                          weir_instant now);
+/* Whose limit that is. */
+enum weir_gate_source {
+    WEIR_GATE_OWN = 0, /* found by this table */
+    WEIR_GATE_PART,    /* its part of the fleet's limit */
+    WEIR_GATE_ALONE,   /* found by this table, since no root answers */
+};
+/* Any thread; of a slot that isn't adaptive: OWN. */
+enum weir_gate_source weir_table_gate_source(const struct weir_table *table,
+                                             uint32_t slot);
 /* The next slot of a quota or instance that has a gate slot; 'cursor' begins at
  * 0. */
 bool weir_table_adaptive_next(const struct weir_table *table, uint32_t *cursor,
@@ -70,6 +79,7 @@ struct weir_slot_details {
     bool elsewhere;         /* fill, low and high don't decide, and are 0: a
                              * bucket state, a store or an adaptive limit
                              * does */
+    enum weir_gate_source source; /* of an adaptive limit */
     double limit;           /* units a second, or at a time, of the whole quota;
                           * INFINITY: none; 0 where 'elsewhere' */
     double granted;         /* the part that this process may use: less than the
@@ -85,8 +95,8 @@ struct weir_slot_details {
     char ruler[WEIR_NAME_MAX + 1];  /* of an instance: its template, if any */
 };
 /* Any thread, without a lock: how the slot of that name decides, for answers to
- * requests. Of 'out' it sets sharing, mode, inflight, elsewhere, granted, fill,
- * low and high. False: there is no such slot. */
+ * requests. Of 'out' it sets sharing, mode, inflight, elsewhere, source,
+ * granted, fill, low and high. False: there is no such slot. */
 bool weir_table_rule_view(struct weir_table *table, struct weir_text name,
                           struct weir_slot_details *out, uint32_t *out_slot,
                           weir_instant now);

@@ -566,6 +566,31 @@ static void test_use_is_smoothed(void **state)
     assert_near(weir_lease_holder_wants(&holder, now), WITH_HEADROOM(500), 0.1);
 }
 
+/* A request each ten seconds: between two of them the holder wants a part of a
+ * unit, if a grant may be one, and nothing else. Long after the last it wants
+ * nothing. */
+static void test_rare_use_wants_a_fraction(void **state)
+{
+    (void)state;
+    for (int fractions = 0; fractions < 2; fractions++) {
+        struct weir_lease_holder holder = made(WEIR_STALE_PASS, true);
+        struct weir_lease_use total = { .fractions = fractions };
+        weir_instant now = START;
+        for (int i = 0; i < 300; i++, now += 100 * MS) {
+            if (i % 100 == 0)
+                total.offered = ++total.passed;
+            total.in_use = i % 100 == 0;
+            weir_lease_holder_use(&holder, &total, now);
+        }
+        double wants = weir_lease_holder_wants(&holder, now);
+        double least = WITH_HEADROOM(WEIR_LEASE_HOLDER_LEAST);
+        assert_near(wants, fractions ? least : 0, 1e-9);
+        for (int i = 0; i < 300; i++, now += 100 * MS)
+            weir_lease_holder_use(&holder, &total, now);
+        ASSERT_SAME(weir_lease_holder_wants(&holder, now), 0);
+    }
+}
+
 /* The spacing of the calls doesn't matter: the average of few and of many is
  * the same. */
 static void test_smoothing_by_any_step(void **state)
@@ -722,6 +747,7 @@ int main(void)
         cmocka_unit_test(test_a_large_change_is_told_early),
         cmocka_unit_test(test_early_just_after_a_refresh),
         cmocka_unit_test(test_use_is_smoothed),
+        cmocka_unit_test(test_rare_use_wants_a_fraction),
         cmocka_unit_test(test_smoothing_by_any_step),
         cmocka_unit_test(test_what_is_said_rules_until_use_does),
         cmocka_unit_test(test_a_inflight_wants_what_would_be_in_use),

@@ -381,9 +381,12 @@ static void ask_if_due(struct tree *t, uint32_t caller)
     weir_lease_holder_ask(&c->holder, ++c->number, &message.ask, t->now);
     message.band =
         (struct weir_band){ .clients = 1, .wants = message.ask.wants };
-    if (!is_client(caller))
-        weir_lease_manager_bands(t->servers[caller].manager, QUOTA,
-                                 &message.band, 1);
+    const struct weir_lease_pool *pool =
+        is_client(caller)
+            ? NULL
+            : weir_lease_manager_pool(t->servers[caller].manager, QUOTA);
+    if (pool)
+        weir_lease_pool_bands(pool, &message.band, 1);
     message.band.priority = 0;
     send(t, &message);
 }

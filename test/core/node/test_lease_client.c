@@ -28,18 +28,27 @@ struct stage {
     struct weir_wants wants;
 };
 
-static void begin(struct stage *stage, uint32_t places,
-                  const struct weir_lease_speaker *speaker)
+static void begin_as(struct stage *stage, uint32_t places,
+                     const struct weir_lease_speaker *speaker,
+                     const struct weir_lease_witness *witness)
 {
-    struct weir_lease_client_options options = {
-        .places = places, .links = LINKS, .seed = 7, .speaker = speaker
-    };
+    struct weir_lease_client_options options = { .places = places,
+                                                 .links = LINKS,
+                                                 .seed = 7,
+                                                 .speaker = speaker,
+                                                 .witness = witness };
     size_t size = weir_lease_client_size(&options);
     void *block = NULL;
     assert_int_equal(posix_memalign(&block, WEIR_CACHE_LINE, size), 0);
     memset(block, 0, size);
     *stage = (struct stage){ .now = T0 };
     stage->client = weir_lease_client_init(block, &options);
+}
+
+static void begin(struct stage *stage, uint32_t places,
+                  const struct weir_lease_speaker *speaker)
+{
+    begin_as(stage, places, speaker, NULL);
 }
 
 static void end(struct stage *stage)
@@ -629,9 +638,149 @@ static void others_are_spoken_for(void **state)
     end(&stage);
 }
 
+/* ---- What was measured ---- */
+
+/* Places with an even ticket have measured something: one request in bin
+ * 'place', for each collect() since the last one. */
+struct measured {
+    uint32_t collected[64]; /* by place */
+    uint32_t calls;
+};
+
+static bool collect(void *context, uint32_t place, uint64_t ticket,
+                    struct weir_latency_count *bins,
+                    struct weir_latency_batch *out, weir_instant now)
+{
+    struct measured *measured = context;
+    (void)now;
+    measured->calls++;
+    measured->collected[place]++;
+    if (ticket % 2)
+        return false;
+    /* All of the room that was promised. */
+    for (uint32_t i = 0; i < WEIR_WINDOW_BINS; i++)
+        bins[i] = (struct weir_latency_count){ i, place + 1 };
+    *out = (struct weir_latency_batch){ .cut = place + 100,
+                                        .count = WEIR_WINDOW_BINS,
+                                        .bins = bins };
+    return true;
+}
+
+static void begin_measuring(struct stage *stage, struct measured *measured,
+                            uint32_t places)
+{
+    static struct weir_lease_witness witness;
+    *measured = (struct measured){ .calls = 0 };
+    witness =
+        (struct weir_lease_witness){ .context = measured, .collect = collect };
+    begin_as(stage, places, NULL, &witness);
+    link_up(stage, 0, true, 1, 11);
+}
+
+static void open_numbered(struct stage *stage, uint32_t place, uint64_t ticket)
+{
+    char name[16];
+    snprintf(name, sizeof(name), "n%u", place);
+    struct weir_lease_want want = { .name = weir_text_of(name),
+                                    .on_stale = WEIR_STALE_LIMIT,
+                                    .ticket = ticket };
+    assert_int_equal(weir_lease_client_open(stage->client, &want, stage->now),
+                     place);
+}
+
+/* Each window is that of its want, in whole. Returns a bit for each place whose
+ * want is in the message. */
+static uint64_t check_windows(const struct stage *stage)
+{
+    const struct weir_wants *wants = &stage->wants;
+    uint64_t places = 0;
+    assert_compare(wants->window_count, <=, WEIR_WINDOWS_MAX);
+    for (size_t i = 0; i < wants->window_count; i++) {
+        const struct weir_want_window *window = &wants->windows[i];
+        assert_compare(window->want, <, wants->count);
+        assert_true(i == 0 || window->want > wants->windows[i - 1].want);
+        const struct weir_want *want = &wants->wants[window->want];
+        assert_false(want->release);
+        uint32_t place = (uint32_t)atoi(want->name.p + 1);
+        assert_int_equal(window->batch.cut, place + 100);
+        assert_int_equal(window->batch.count, WEIR_WINDOW_BINS);
+        for (uint32_t k = 0; k < WEIR_WINDOW_BINS; k++) {
+            assert_int_equal(window->batch.bins[k].bin, k);
+            assert_int_equal(window->batch.bins[k].count, place + 1);
+        }
+    }
+    for (size_t i = 0; i < wants->count; i++) {
+        uint64_t place = 1ull << atoi(wants->wants[i].name.p + 1);
+        assert_false(places & place);
+        places |= place;
+    }
+    return places;
+}
+
+/* Windows go with their wants; a quota that has measured nothing has none. */
+static void windows_go_with_their_wants(void **state)
+{
+    (void)state;
+    struct stage stage;
+    struct measured measured;
+    begin_measuring(&stage, &measured, 8);
+    for (uint32_t i = 0; i < 5; i++)
+        open_numbered(&stage, i, i);
+    assert_true(next(&stage));
+    assert_int_equal(check_windows(&stage), 0x1f);
+    assert_int_equal(stage.wants.window_count, 3);
+    assert_int_equal(measured.calls, 5);
+    assert_false(next(&stage));
+    /* A want that isn't sent takes nothing, a release neither. */
+    tell(&stage, 0, stage.wants.number, 1, "n2", 3);
+    settle(&stage);
+    weir_lease_client_close(stage.client, 2, stage.now);
+    assert_true(next(&stage));
+    assert_int_equal(check_windows(&stage), 1 << 2);
+    assert_int_equal(stage.wants.window_count, 0);
+    assert_int_equal(measured.calls, 5);
+    end(&stage);
+}
+
+/* No more windows fit into a message: the rest goes in the next ones, at once,
+ * and each want once. */
+static void the_next_message_has_the_rest(void **state)
+{
+    (void)state;
+    enum { PLACES = 60 };
+    for (uint32_t step = 1; step <= 3; step++) {
+        struct stage stage;
+        struct measured measured;
+        uint64_t sent = 0, number = 0;
+        uint32_t messages = 0, windows = 0;
+        begin_measuring(&stage, &measured, PLACES);
+        for (uint32_t i = 0; i < PLACES; i++)
+            open_numbered(&stage, i, step == 1 ? 0 : i % step);
+        while (next(&stage)) {
+            uint64_t places = check_windows(&stage);
+            assert_int_equal(places & sent, 0);
+            assert_compare(stage.wants.number, >, number);
+            number = stage.wants.number;
+            sent |= places;
+            windows += (uint32_t)stage.wants.window_count;
+            messages++;
+        }
+        assert_int_equal(sent, (1ull << PLACES) - 1);
+        uint32_t even = step == 1 ? 60 : step == 2 ? 30 : 40;
+        assert_int_equal(windows, even);
+        assert_int_equal(messages,
+                         (even + WEIR_WINDOWS_MAX - 1) / WEIR_WINDOWS_MAX);
+        for (uint32_t i = 0; i < PLACES; i++)
+            assert_int_equal(measured.collected[i], 1);
+        end(&stage);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(windows_go_with_their_wants),
+        cmocka_unit_test(the_next_message_has_the_rest),
         cmocka_unit_test(wants_are_gathered),
         cmocka_unit_test(what_is_due_soon_goes_along),
         cmocka_unit_test(without_a_root_it_sleeps),

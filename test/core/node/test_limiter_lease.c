@@ -523,6 +523,53 @@ static void permits_are_switched_under_load(void **state)
     world_end(world);
 }
 
+/* A root starts without a store, and gets its quotas: the welcome that says so
+ * is lost. The limiter asks for it again, and gets a lease. */
+static void a_welcome_that_is_lost(void **state)
+{
+    (void)state;
+    const struct weir_fleet_options options = {
+        .seed = world_seed(),
+        .limiters = 1,
+        .roots = 1,
+        .limiters_started = 1,
+        .slots = 4,
+        .leases = 4,
+        .net = { .delay = WEIR_MILLISECOND },
+        .settings = { .report_interval = WEIR_SECOND,
+                      .stale_after = 60 * WEIR_SECOND },
+    };
+    struct weir_fleet *fleet = weir_fleet_new(&options);
+    struct weir_quota quota;
+    weir_quota_init(&quota);
+    quota.name = WEIR_TEXT("q");
+    quota.limit = (struct weir_limit){ LIMIT, WEIR_SECOND, false };
+    quota.sharing = WEIR_LEASED;
+    weir_fleet_lead(fleet, 0, true);
+    assert_int_equal(weir_fleet_put(fleet, &quota, NULL), 0);
+    weir_fleet_run(fleet, weir_fleet_now(fleet) + 3 * WEIR_SECOND);
+    weir_fleet_store_away(fleet, true);
+    weir_fleet_kill(fleet, weir_root_place(0));
+    weir_fleet_start(fleet, weir_root_place(0));
+    weir_fleet_lead(fleet, 0, false);
+    weir_fleet_run(fleet, weir_fleet_now(fleet) + WEIR_SECOND / 2);
+    assert_true(weir_fleet_linked(fleet, 0, 0));
+    weir_fleet_cut(fleet, 0, 0, WEIR_WAY_DOWN, 0);
+    weir_fleet_store_away(fleet, false);
+    weir_fleet_run(fleet, weir_fleet_now(fleet) + WEIR_SECOND / 10);
+    weir_fleet_cut(fleet, 0, 0, 0, 0);
+    const struct weir_lease_manager *manager =
+        weir_root_lease_manager(weir_fleet_root(fleet, 0));
+    uint32_t holders = 0;
+    for (int i = 0; i < 300 && holders == 0; i++) {
+        weir_fleet_take(fleet, 0, WEIR_TEXT("q"), 1, NULL);
+        weir_fleet_run(fleet, weir_fleet_now(fleet) + WEIR_SECOND / 10);
+        weir_lease_manager_count(manager, &holders);
+    }
+    assert_int_equal(holders, 1);
+    weir_fleet_free(fleet);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -547,6 +594,7 @@ int main(void)
         cmocka_unit_test(permits_outlast_leases),
         cmocka_unit_test(a_place_ends_with_its_last_permit),
         cmocka_unit_test(permits_are_switched_under_load),
+        cmocka_unit_test(a_welcome_that_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

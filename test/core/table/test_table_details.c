@@ -125,7 +125,7 @@ static void test_what_was_granted(void **state)
     struct weir_slot_details show = seen(t, ref, MADE_AT);
     assert_float_equal(show.limit, 100, 1e-6);
     assert_float_equal(show.granted, 0, 0); /* nothing yet */
-    weir_table_set_lease(t, ref.slot, 12.5, MADE_AT);
+    weir_table_set_lease(t, ref.slot, 12.5, 0, MADE_AT);
     show = seen(t, ref, MADE_AT);
     assert_float_equal(show.limit, 100, 1e-6);
     assert_float_equal(show.granted, 12.5, 1e-6);

@@ -6,6 +6,7 @@
  * permits that it let in, and of those that were out before it; and no permit
  * leaves a gate that it didn't enter. */
 
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -453,6 +454,84 @@ static void test_the_fleet_shares_its_bounds(void **state)
     assert_float_equal(view_of(db, LATER).controller.limit, 6, 0);
 }
 
+/* The limit of the process becomes a part of the fleet's and back, and then
+ * another sharing, with units in flight: they stay, and nothing that was
+ * learned is lost. */
+static void test_scopes_are_switched_under_load(void **state)
+{
+    (void)state;
+    struct weir_ref db = put("db", "target=100ms;max=40");
+    weir_instant now = LATER;
+    serve(db, 20, 300 * MS, &now);
+    double low = view_of(db, now).controller.limit;
+    assert_int_equal(weir_table_leasing(t, db.slot), WEIR_LEASING_NONE);
+    struct weir_permit_record a, b, c, d;
+    assert_true(enters(db, 1, &a));
+
+    /* Nothing is granted yet: what was found is in force. */
+    put("db", "target=100ms;max=40;scope=fleet");
+    assert_int_equal(weir_table_leasing(t, db.slot), WEIR_LEASING_GRANTED);
+    assert_float_equal(view_of(db, now).controller.limit, low, 0);
+    assert_int_equal(in_flight(db), 1);
+    assert_true(weir_table_set_lease(t, db.slot, 2, 7, now));
+    assert_float_equal(view_of(db, now).controller.limit, 2, 0);
+    assert_int_equal(view_of(db, now).controller.reason, WEIR_LIMIT_GIVEN);
+    assert_true(enters(db, 1, &b));
+    assert_false(enters(db, 1, &c));
+    /* Neither its bounds nor another size of the fleet move a given part. */
+    put("db", "target=100ms;max=1;scope=fleet");
+    weir_table_set_fleet(t, 9, now);
+    assert_float_equal(view_of(db, now).controller.limit, 2, 0);
+
+    /* A limit of its own again, from its part on, within its bounds. */
+    put("db", "target=100ms;max=40");
+    assert_int_equal(weir_table_leasing(t, db.slot), WEIR_LEASING_NONE);
+    assert_float_equal(view_of(db, now).controller.limit, 2, 0);
+    assert_int_equal(in_flight(db), 2);
+    put("db", "target=100ms;max=40;scope=fleet");
+    assert_true(weir_table_set_lease(t, db.slot, 30, 8, now));
+    put("db", "controller=gradient2;max=25");
+    assert_float_equal(view_of(db, now).controller.limit, 25, 0);
+    assert_false(weir_table_collect_window(t, db.slot, NULL, NULL, now));
+
+    /* Other sharings and back, with the same units in flight. */
+    put("db", "sharing=leased;limit=9");
+    assert_true(weir_table_set_lease(t, db.slot, 3, 0, now));
+    assert_int_equal(weir_table_in_flight(t, db.slot), 2);
+    assert_true(enters(db, 1, &c));
+    assert_false(enters(db, 1, &d));
+    put("db", "target=100ms;scope=fleet");
+    assert_int_equal(in_flight(db), 3);
+    assert_true(weir_table_set_lease(t, db.slot, 3, 9, now));
+    assert_false(enters(db, 1, &d));
+    served(&a, now);
+    served(&b, now);
+    served(&c, now);
+    assert_int_equal(in_flight(db), 0);
+}
+
+/* Without a root: on from its part, within an equal part of the bounds; what is
+ * granted then counts again. */
+static void test_alone_and_back(void **state)
+{
+    (void)state;
+    struct weir_ref db = put("db", "target=100ms;max=40;scope=fleet");
+    weir_instant now = LATER;
+    weir_table_set_fleet(t, 4, now);
+    assert_float_equal(view_of(db, now).controller.limit, WEIR_GIVEN_FIRST, 0);
+    assert_true(weir_table_set_lease(t, db.slot, 30, 1, now));
+    assert_true(weir_table_set_lease(t, db.slot, INFINITY, 1, now));
+    assert_int_equal(weir_table_leasing(t, db.slot), WEIR_LEASING_CLOSED);
+    assert_float_equal(view_of(db, now).controller.limit, 10, 0);
+    weir_table_set_fleet(t, 8, now);
+    assert_float_equal(view_of(db, now).controller.limit, 5, 0);
+    serve(db, 20, 300 * MS, &now);
+    assert_compare(view_of(db, now).controller.limit, <, 5);
+    assert_true(weir_table_set_lease(t, db.slot, 6.5, 2, now));
+    assert_int_equal(weir_table_leasing(t, db.slot), WEIR_LEASING_GRANTED);
+    assert_float_equal(view_of(db, now).controller.limit, 6.5, 0);
+}
+
 static void test_a_fork_has_nothing_in_flight(void **state)
 {
     (void)state;
@@ -501,20 +580,33 @@ static struct world {
 static void edit_something(struct weir_rng *rng, unsigned name)
 {
     char fields[64];
-    uint64_t kind = weir_rng_below(rng, 6);
+    uint64_t kind = weir_rng_below(rng, 9);
     if (kind == 0) {
         weir_table_drop(t, weir_text_of(world.name[name]), LATER);
         world.lives[name] = world.adapts[name] = false;
         return;
     }
-    bool adapts = kind > 1;
+    /* Local, leased, adaptive, and so much of a fleet's limit. */
+    bool adapts = kind > 2, granted = kind == 2 || kind > 5;
     if (adapts)
         world.max[name] = 1 + weir_rng_below(rng, 9);
+    static const char *const forms[] = {
+        "",
+        "sharing=local;limit=%llu",
+        "sharing=leased;limit=%llu",
+        "controller=none;permit_timeout=24h;max=%llu",
+        "scope=fleet;permit_timeout=24h;fleet_max=%llu",
+    };
+    unsigned long long limit = adapts ? world.max[name] : 1000;
     snprintf(fields, sizeof(fields),
-             adapts ? "controller=none;permit_timeout=24h;max=%llu"
-                    : "sharing=local;limit=%llu",
-             adapts ? (unsigned long long)world.max[name] : 1000ull);
-    put(world.name[name], fields);
+             forms[kind < 3   ? kind
+                   : kind < 6 ? 3
+                              : 4],
+             limit);
+    struct weir_ref ref = put(world.name[name], fields);
+    if (granted)
+        assert_true(weir_table_set_lease(t, ref.slot, (double)limit,
+                                         weir_rng_below(rng, 3), LATER));
     if (adapts && !world.adapts[name]) {
         world.life[name]++;
         for (unsigned i = 0; i < world.outs; i++) {
@@ -743,6 +835,8 @@ int main(void)
         STORY(test_gate_slots_are_few),
         STORY(test_one_of_a_chain_adapts),
         STORY(test_the_fleet_shares_its_bounds),
+        STORY(test_scopes_are_switched_under_load),
+        STORY(test_alone_and_back),
         STORY(test_a_fork_has_nothing_in_flight),
         STORY(test_any_history),
         STORY(test_threads_beside_edits),

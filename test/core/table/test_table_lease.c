@@ -62,7 +62,7 @@ static enum weir_leasing leasing(const struct stage *stage)
 
 static void grant(struct stage *stage, double granted)
 {
-    weir_table_set_lease(stage->table, stage->ref.slot, granted, stage->now);
+    weir_table_set_lease(stage->table, stage->ref.slot, granted, 0, stage->now);
 }
 
 static bool take(struct stage *stage, uint64_t weight, struct weir_reply *reply)
@@ -340,7 +340,7 @@ static void instances_are_leased_each(void **state)
                      WEIR_RESOLVED);
     assert_int_equal(weir_table_leasing(stage.table, stage.ref.slot),
                      WEIR_LEASING_NONE);
-    weir_table_set_lease(stage.table, one.slot, 10, stage.now);
+    weir_table_set_lease(stage.table, one.slot, 10, 0, stage.now);
     assert_int_equal(weir_table_leasing(stage.table, one.slot),
                      WEIR_LEASING_GRANTED);
     assert_int_equal(weir_table_leasing(stage.table, other.slot),
