@@ -57,6 +57,9 @@ struct weir_check_stats {
     uint64_t bounded; /* judgements of unseen_bound: for each pass, link of its
                        * chain and root for which the bound was promised */
     uint64_t ends;    /* statements judged at the end of the run */
+    /* Of the model "swarm": comparisons of a process's part with the master's
+     * account, requests, and ends of runs. */
+    uint64_t parts, requests, recoveries;
 };
 void weir_check_stats(const struct weir_check *check,
                       struct weir_check_stats *out);

@@ -13,9 +13,10 @@
 
 #include <stdio.h>
 
+#include "lab/check.h"
 #include "lab/scenario.h"
 
-#define WEIR_MODEL_FIELDS_MAX 48
+#define WEIR_MODEL_FIELDS_MAX 64
 
 enum weir_model_kind {
     WEIR_MODEL_DURATION, /* ns */
@@ -48,6 +49,7 @@ struct weir_model_series {
 };
 
 struct weir_model_run;
+struct weir_run_options; /* run.h */
 
 struct weir_model {
     const char *name;     /* NULL ends the list of models */
@@ -70,6 +72,12 @@ struct weir_model_run {
     double **series; /* by the model's series: 'sample_count' samples each,
                        * of 0 */
     uint64_t events, takes;
+    /* Of a model that has checkers: as in weir_run_options (until_event, trace,
+     * check), and as in weir_result. 'violation' is then the result's. */
+    const struct weir_run_options *options;
+    char *violation;
+    uint64_t violation_event;
+    struct weir_check_stats checked;
 };
 
 /* Adds to the sample that contains 'at' (since the start), if it is within the
@@ -94,7 +102,6 @@ void weir_print_model(FILE *out, const struct weir_scenario *scenario);
 /* ---- run_model.c ---- */
 
 struct weir_result;
-struct weir_run_options;
 /* As weir_run_simulated(), of a scenario with a model. */
 struct weir_result *weir_run_model(const struct weir_scenario *scenario,
                                    const struct weir_run_options *options,

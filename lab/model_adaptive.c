@@ -13,6 +13,7 @@
 
 #include <math.h>
 
+#include "lab/fleet.h"
 #include "lab/memory.h"
 
 /* By enum weir_controller_kind, then one that is no controller. */
@@ -26,11 +27,17 @@ static const char *const arrivals[] = { "regular", "poisson", NULL };
 static const char *const guards[] = { "none",      "begun", "left",
                                       "left_bare", "own",   NULL };
 #define OWN_GUARD 4
+static const char *const scopes[] = { "process", "fleet", NULL };
 static const char *const class_words[] = { "one", "two", NULL };
 static const char *const no_or_yes[] = { "no", "yes", NULL };
 
 enum {
     CONTROLLER,
+    SCOPE,
+    ROOTS,
+    RTT,
+    DIES_AT,
+    TAKEOVER,
     INSTANCES,
     INSTANCES_FIRST,
     JOIN_AT,
@@ -73,6 +80,7 @@ enum {
     FIXED_PER_S,
     SETTLE,
     GRACE,
+    SHARES_AFTER,
 };
 #define A_COUNT(called, given, least, most, said)                  \
     {                                                              \
@@ -107,6 +115,12 @@ enum {
 static const struct weir_model_field fields[] = {
     A_WORD("controller", WEIR_CONTROLLER_TARGET, controllers,
            "what moves the limit"),
+    A_WORD("scope", 0, scopes,
+           "fleet: one limit for all processes, which the roots lease"),
+    A_COUNT("roots", 3, 1, WEIR_FLEET_ROOTS_MAX, "of a fleet"),
+    A_TIME("rtt", 2e6, "round trip between a process and a root of a fleet"),
+    A_TIME("dies_at", 0, "the master root of a fleet dies then; 0: never ..."),
+    A_TIME("takeover", 3e9, "... and another one leads so much later"),
     A_COUNT("instances", 1, 1, WEIR_PLANT_INSTANCES_MAX,
             "processes in front of the one storage"),
     A_COUNT("instances_first", 0, 0, WEIR_PLANT_INSTANCES_MAX,
@@ -160,6 +174,8 @@ static const struct weir_model_field fields[] = {
            "fixed_rate: rate that passes, all processes together"),
     A_TIME("settle", 0, "requests before it aren't measured"),
     A_TIME("grace", 30e9, "nor for so long after something changes"),
+    A_TIME("shares_after", 20e9,
+           "shares count from so long after the change's end on"),
     { .name = NULL },
 };
 
@@ -193,8 +209,8 @@ static const struct weir_model_metric metrics[] = {
       "bulk answered in time a second, for 'grace' from the change's end" },
     { "back_windows_over",
       "windows of 15 s from then on with a p95 over the target" },
-    { "share_min", "least bulk answered by a process, of the mean, from 20 s "
-                   "after then on" },
+    { "share_min", "least bulk answered by a process, of the mean, from "
+                   "'shares_after' on" },
     { "share_max", "the same, most" },
     { "fall_s", "seconds from the change until the limit is lower" },
     { "sync_passed", "share of sync that is admitted" },
@@ -336,6 +352,11 @@ static struct weir_plant_options plant_of(const struct weir_model_run *run)
         .end = run->span,
         .note = weir_adaptive_look_note,
     };
+    plant.fleet = values[SCOPE] == 1;
+    plant.roots = (uint32_t)values[ROOTS];
+    plant.rtt = plant_time(values, RTT);
+    plant.dies_at = plant_time(values, DIES_AT);
+    plant.takeover = plant_time(values, TAKEOVER);
     set_gate(&plant, values);
     return plant;
 }
@@ -346,13 +367,14 @@ static struct weir_adaptive_phases phases_of(const double *values)
     static const struct {
         int at, lasts, every; /* fields; -1: none */
     } changes[] = {
-        { JOIN_AT, -1, -1 },
-        { STEP_AT, -1, -1 },
-        { SLOW_AT, SLOW_FOR, SLOW_EVERY },
-        { HANG_AT, HANG_FOR, -1 },
-        { BLIP_AT, -1, -1 },
+        { JOIN_AT, -1, -1 },       { DIES_AT, -1, -1 },
+        { STEP_AT, -1, -1 },       { SLOW_AT, SLOW_FOR, SLOW_EVERY },
+        { HANG_AT, HANG_FOR, -1 }, { BLIP_AT, -1, -1 },
     };
-    struct weir_adaptive_phases phases = { .grace = plant_time(values, GRACE) };
+    struct weir_adaptive_phases phases = {
+        .grace = plant_time(values, GRACE),
+        .shares_after = plant_time(values, SHARES_AFTER),
+    };
     for (size_t i = 0; i < WEIR_COUNT_OF(changes); i++) {
         if (values[changes[i].at] == 0 || phases.change > 0)
             continue;

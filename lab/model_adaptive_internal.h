@@ -65,6 +65,7 @@ enum {
 struct weir_adaptive_phases {
     weir_instant change;
     weir_duration lasts, every, grace;
+    weir_duration shares_after; /* the change's end */
 };
 
 struct weir_adaptive_look;

@@ -20,8 +20,7 @@
 #include "lab/memory.h"
 
 #define WINDOW (15 * WEIR_SECOND)
-#define TICK (WEIR_SECOND / 10)         /* unit of phases' lengths */
-#define SHARES_AFTER (20 * WEIR_SECOND) /* the end of the change */
+#define TICK (WEIR_SECOND / 10) /* unit of phases' lengths */
 
 enum phase {
     BEFORE, /* settled, before the change */
@@ -56,7 +55,8 @@ struct weir_adaptive_look {
     weir_instant back_end;      /* of the present window; 0: no end */
     uint64_t back_windows_over; /* from then on */
     uint64_t back_done;         /* in 'grace' */
-    double done_by[WEIR_PLANT_INSTANCES_MAX]; /* after SHARES_AFTER */
+    weir_instant shares_from;
+    double done_by[WEIR_PLANT_INSTANCES_MAX]; /* from then on */
     double limit[WEIR_PLANT_INSTANCES_MAX];   /* as last read */
     double limit_min, limit_max, limit_sum, limit_before;
     uint64_t limits, falls;
@@ -81,6 +81,9 @@ struct weir_adaptive_look *weir_adaptive_look_new(
         .limit_before = NAN,
         .limit_at_change = NAN,
     };
+    look->shares_from = phases->change > 0 ? phases->change + phases->lasts +
+                                                 phases->shares_after
+                                           : settle;
     if (phases->lasts > 0)
         look->back_end = phases->change + phases->lasts + WINDOW;
     return look;
@@ -305,19 +308,19 @@ static void note_bulk(struct weir_adaptive_look *look,
 }
 
 /* A request of bulk counts at the instant of its answer. */
-static void note_back(struct weir_adaptive_look *look,
-                      const struct weir_plant_note *note)
+static void note_answer(struct weir_adaptive_look *look,
+                        const struct weir_plant_note *note)
 {
-    weir_instant end = look->phases.change + look->phases.lasts;
-    if (look->phases.lasts == 0)
-        return;
-    if (note->at >= end)
+    weir_duration lasts = look->phases.lasts;
+    weir_instant end = look->phases.change + lasts;
+    if (lasts > 0 && note->at >= end)
         keep_latency(&look->back_window, (double)note->latency / 1e6);
     weir_instant done = note->at + note->latency;
-    if (!note->in_time || done < end || done >= look->run->span)
+    if (!note->in_time || done >= look->run->span)
         return;
-    look->back_done += done < end + look->phases.grace ? 1 : 0;
-    look->done_by[note->instance] += done >= end + SHARES_AFTER ? 1 : 0;
+    look->done_by[note->instance] += done >= look->shares_from ? 1 : 0;
+    bool back = lasts > 0 && done >= end && done < end + look->phases.grace;
+    look->back_done += back ? 1 : 0;
 }
 
 static void note_latency(struct weir_adaptive_look *look,
@@ -329,7 +332,7 @@ static void note_latency(struct weir_adaptive_look *look,
     if (!note->sync && phase != NEITHER)
         keep_latency(&look->of_phase[phase], ms);
     if (!note->sync)
-        note_back(look, note);
+        note_answer(look, note);
     if (note->at < look->settle)
         return;
     keep_latency(&look->all, ms);
@@ -412,6 +415,11 @@ static void sum_up_back(struct weir_adaptive_look *look)
     metrics[WEIR_ADAPTIVE_BACK_DONE_RPS] =
         grace > 0 ? (double)look->back_done / grace : NAN;
     metrics[WEIR_ADAPTIVE_BACK_WINDOWS_OVER] = (double)look->back_windows_over;
+}
+
+static void sum_up_shares(struct weir_adaptive_look *look)
+{
+    double *metrics = look->run->metrics;
     double sum = 0, least = INFINITY, most = 0;
     for (size_t i = 0; i < look->plant->instances; i++) {
         sum += look->done_by[i];
@@ -462,4 +470,5 @@ void weir_adaptive_look_sum_up(struct weir_adaptive_look *look)
     sum_up_latencies(look);
     sum_up_phases(look);
     sum_up_back(look);
+    sum_up_shares(look);
 }

@@ -15,6 +15,7 @@
 #include "lab/heap.h"
 #include "lab/memory.h"
 #include "lab/model_algorithm.h"
+#include "lab/plant_fleet.h"
 
 #define TOKEN_BUCKET 2 /* of weir_model_algorithms */
 
@@ -23,7 +24,7 @@ struct event {
     uint32_t instance;
     bool again; /* a repeated request; else an answer */
     enum weir_sample_outcome outcome;
-    struct weir_concurrency_gate_permit permit;
+    struct weir_plant_permit permit;
 };
 
 struct stream {
@@ -38,6 +39,7 @@ struct plant {
     const struct weir_plant_options *options;
     struct weir_storage *storage; /* owned, as all below */
     struct weir_concurrency_gate *gate[WEIR_PLANT_INSTANCES_MAX];
+    struct weir_plant_fleet *fleet; /* NULL: each process has a gate */
     struct weir_model_algorithm bucket_state[WEIR_PLANT_INSTANCES_MAX];
     uint32_t instances;      /* present number */
     struct weir_heap events; /* of struct event */
@@ -53,6 +55,10 @@ static void start_instance(struct plant *plant, weir_instant now)
     weir_assert(plant->instances < plant->options->instances);
     const struct weir_plant_options *o = plant->options;
     uint32_t i = plant->instances++;
+    if (plant->fleet) {
+        weir_plant_fleet_start(plant->fleet, i);
+        return;
+    }
     size_t line = WEIR_CACHE_LINE;
     size_t size =
         (weir_concurrency_gate_size(&o->gate) + line - 1) / line * line;
@@ -68,10 +74,12 @@ static void start_instance(struct plant *plant, weir_instant now)
 }
 
 static bool lets_in(struct plant *plant, uint32_t instance, bool sync,
-                    struct weir_concurrency_gate_permit *permit,
-                    weir_instant now)
+                    struct weir_plant_permit *permit, weir_instant now)
 {
     const struct weir_plant_options *o = plant->options;
+    if (plant->fleet)
+        return weir_plant_fleet_enter(plant->fleet, instance, sync,
+                                      &permit->record);
     if (o->fixed_per_s > 0) {
         struct weir_algorithm_answer answer = weir_model_algorithm_decide(
             &plant->bucket_state[instance], WEIR_ALGORITHM_TAKE, 1, now);
@@ -79,8 +87,8 @@ static bool lets_in(struct plant *plant, uint32_t instance, bool sync,
             return false;
     }
     uint32_t klass = sync ? o->gate.classes - 1 : 0;
-    return weir_concurrency_gate_enter(plant->gate[instance], klass, 1, permit,
-                                       now);
+    return weir_concurrency_gate_enter(plant->gate[instance], klass, 1,
+                                       &permit->gate, now);
 }
 
 /* ---- A request ---- */
@@ -95,7 +103,9 @@ static void post_retry(struct plant *plant, const struct weir_plant_note *note,
 {
     weir_duration wait = plant->options->retry;
     weir_duration retry =
-        weir_concurrency_gate_wait(plant->gate[note->instance], now);
+        plant->fleet
+            ? wait
+            : weir_concurrency_gate_wait(plant->gate[note->instance], now);
     wait = retry > wait ? retry : wait;
     wait += weir_rng_below(&plant->rng, wait);
     weir_heap_push(&plant->events,
@@ -103,7 +113,7 @@ static void post_retry(struct plant *plant, const struct weir_plant_note *note,
 }
 
 static void serve_request(struct plant *plant, struct weir_plant_note *note,
-                          const struct weir_concurrency_gate_permit *permit,
+                          const struct weir_plant_permit *permit,
                           weir_instant now)
 {
     const struct weir_plant_options *o = plant->options;
@@ -118,6 +128,17 @@ static void serve_request(struct plant *plant, struct weir_plant_note *note,
     weir_heap_push(&plant->events, &event);
 }
 
+static void view_instance(struct plant *plant, uint32_t instance,
+                          struct weir_concurrency_gate_view *out,
+                          weir_instant now)
+{
+    if (plant->fleet)
+        weir_plant_fleet_view(plant->fleet, instance, out);
+    else
+        weir_assert(
+            weir_concurrency_gate_view(plant->gate[instance], out, now));
+}
+
 static void receive_request(struct plant *plant, bool sync, bool again,
                             weir_instant now)
 {
@@ -128,12 +149,11 @@ static void receive_request(struct plant *plant, bool sync, bool again,
         .again = again,
         .instance = (uint32_t)(plant->turn++ % plant->instances),
     };
-    struct weir_concurrency_gate *gate = plant->gate[note.instance];
-    struct weir_concurrency_gate_permit permit;
+    struct weir_plant_permit permit;
     struct weir_concurrency_gate_view view;
     /* The lock is free, so this call succeeds. If this request closed a window,
      * the new limit applies from the next request on. */
-    weir_assert(weir_concurrency_gate_view(gate, &view, now));
+    view_instance(plant, note.instance, &view, now);
     note.limit = view.controller.limit;
     note.admitted = lets_in(plant, note.instance, sync, &permit, now);
     note.in_flight = view.in_flight + (note.admitted ? 1 : 0);
@@ -200,9 +220,12 @@ static void play_event(struct plant *plant, weir_instant now)
         weir_heap_pop(&plant->events, &event);
         if (event.again)
             receive_request(plant, false, true, now);
+        else if (plant->fleet)
+            weir_plant_fleet_leave(plant->fleet, event.instance,
+                                   &event.permit.record, event.outcome);
         else
             weir_concurrency_gate_leave(plant->gate[event.instance],
-                                        &event.permit, event.outcome, now);
+                                        &event.permit.gate, event.outcome, now);
         return;
     }
     bool sync = plant->sync.next <= now;
@@ -220,6 +243,8 @@ static void run_events(struct plant *plant)
         now = weir_earlier(now, change);
         if (now >= plant->options->end)
             return;
+        if (plant->fleet)
+            weir_plant_fleet_run(plant->fleet, now);
         if (now == change)
             apply_time_changes(plant, &change);
         else
@@ -229,7 +254,10 @@ static void run_events(struct plant *plant)
 
 static void fini_plant(struct plant *plant)
 {
+    weir_plant_fleet_free(plant->fleet);
     for (uint32_t i = 0; i < plant->instances; i++) {
+        if (!plant->gate[i])
+            continue;
         free(plant->gate[i]);
         weir_model_algorithm_fini(&plant->bucket_state[i]);
     }
@@ -249,6 +277,8 @@ uint64_t weir_plant_run(const struct weir_plant_options *options)
         .sync = { .sync = true },
         .rng = { .state = options->seed },
     };
+    if (options->fleet)
+        plant.fleet = weir_plant_fleet_new(options);
     set_stream_rate(&plant, &plant.bulk, options->rate, 0);
     set_stream_rate(&plant, &plant.sync, options->sync_rate, 0);
     run_events(&plant);

@@ -8,6 +8,10 @@
  * gone or, if bulk, comes again later. A caller whose 'timeout' is over gives
  * its permit back as dropped; the storage doesn't learn of it.
  *
+ * With 'fleet' the processes are limiters with roots (lab/fleet.h), and one
+ * limit is found for all of them. The roots elect nobody: the first leads, and
+ * if it dies, the next one does after 'takeover'.
+ *
  * Events are ordered by their instant, then by their number; at one instant
  * answers come before arrivals. So a run is the same each time; with evenly
  * spaced requests its result is a property of the controller, without chance.
@@ -19,7 +23,7 @@
 #include "core/concurrency/concurrency_gate.h"
 #include "lab/storage.h"
 
-#define WEIR_PLANT_INSTANCES_MAX 64
+#define WEIR_PLANT_INSTANCES_MAX 128
 
 struct weir_plant_note;
 
@@ -27,6 +31,13 @@ struct weir_plant_options {
     struct weir_storage_options storage;
     /* Class 0 is bulk's, the last one (perhaps the same) sync's. */
     struct weir_concurrency_gate_options gate;
+    /* The gate's controller is that of the fleet: a quota with its target,
+     * percentile, min, max and classes. */
+    bool fleet;
+    uint32_t roots;         /* 1 .. WEIR_FLEET_ROOTS_MAX */
+    weir_duration rtt;      /* between processes and roots */
+    weir_instant dies_at;   /* the master dies; 0: never */
+    weir_duration takeover; /* until the next one leads; WEIR_NEVER: none */
     /* > 0: each process lets so many pass a second, without a gate. */
     double fixed_per_s;
     uint32_t instances;       /* 1 .. WEIR_PLANT_INSTANCES_MAX */

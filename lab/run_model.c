@@ -12,13 +12,12 @@
 
 extern const struct weir_model weir_model_pacing, weir_model_windows,
     weir_model_boundary, weir_model_stampede, weir_model_architectures,
-    weir_model_doorman, weir_model_adaptive;
+    weir_model_doorman, weir_model_adaptive, weir_model_swarm;
 
 const struct weir_model *const weir_models[] = {
-    &weir_model_pacing,        &weir_model_windows,
-    &weir_model_boundary,      &weir_model_stampede,
-    &weir_model_architectures, &weir_model_doorman,
-    &weir_model_adaptive,      NULL,
+    &weir_model_pacing,   &weir_model_windows,       &weir_model_boundary,
+    &weir_model_stampede, &weir_model_architectures, &weir_model_doorman,
+    &weir_model_adaptive, &weir_model_swarm,         NULL,
 };
 
 static struct weir_result *new_result(const struct weir_scenario *scenario,
@@ -71,10 +70,15 @@ struct weir_result *weir_run_model(const struct weir_scenario *scenario,
         .sample_count = result->sample_count,
         .metrics = result->model_metrics,
         .series = result->model_series,
+        .options = options,
     };
     scenario->model->play(&run);
     result->events = run.events;
     result->takes = run.takes;
+    result->violation = run.violation;
+    result->violation_event = run.violation_event;
+    result->checked = run.checked;
+    result->failed = run.violation != NULL;
     weir_result_judge(scenario, result);
     struct rusage usage;
     if (getrusage(RUSAGE_SELF, &usage) == 0)

@@ -29,6 +29,8 @@
 #define LIGHT (2 * WEIR_SECOND)
 #define SOLO (WEIR_SECOND / 2)
 #define QUIET (13 * WEIR_SECOND)
+#define ADAPTIVE_SETTLE (60 * WEIR_SECOND)
+#define ADAPTIVE_JUDGED (40 * WEIR_SECOND)
 
 /* Kinds of trouble, as bits. */
 enum trouble {
@@ -423,6 +425,108 @@ static void write_mending(struct swarm *s)
              all[i]);
 }
 
+/* ---- An adaptive fleet ---- */
+
+static unsigned long long us(weir_duration span)
+{
+    return span / (WEIR_MILLISECOND / 1000);
+}
+
+/* Before a pool of workers that answers 'per_s' at most. */
+static void write_storage(struct swarm *s, uint64_t per_s)
+{
+    uint64_t workers = 4 + below(s, 13);
+    weir_duration latency = workers * WEIR_SECOND / per_s;
+    weir_duration target = latency * (40 + below(s, 61)) / 10;
+    weir_duration timeout = target * (15 + below(s, 86)) / 10;
+    emit(s, " workers=%llu latency=%lluus target=%lluus timeout=%lluus",
+         (unsigned long long)workers, us(latency), us(target), us(timeout));
+    emit(s, " cancel=%u", one_in(s, 2));
+    if (one_in(s, 4))
+        emit(s, " min=%llu", (unsigned long long)(1 + below(s, 3)));
+    if (one_in(s, 3))
+        emit(s, " classes=%s", PICK(s, "observed", "share"));
+}
+
+/* Less or more than the storage can do, but not just as much: then the limit is
+ * hardly used and grows, and a surge by chance fills the queue for a window or
+ * two before the limit falls. No controller's target holds at such a load. */
+static void write_rate(struct swarm *s, uint64_t per_s)
+{
+    uint64_t tenths = one_in(s, 3) ? 4 + below(s, 4) : 13 + below(s, 18);
+    uint64_t light = one_in(s, 4) ? below(s, s->limiters) : 0;
+    /* Of the requests for 'light' processes one of a hundred is made. */
+    uint64_t all = per_s * tenths * s->limiters * 10;
+    emit(s, " rate=%llu/s light=%llu",
+         (unsigned long long)(all / (100 * s->limiters - 99 * light)),
+         (unsigned long long)light);
+}
+
+/* The storage becomes slow, or stands still, for a while. */
+static void write_storage_trouble(struct swarm *s)
+{
+    weir_duration half = s->trouble_end / 2;
+    if (one_in(s, 3)) {
+        weir_duration at = 1 + below(s, half);
+        weir_duration span = below(s, half);
+        emit(s, " slowness=%llu slow_at=%lluus slow_for=%lluus",
+             (unsigned long long)(2 + below(s, 4)), us(at), us(span));
+    }
+    if (one_in(s, 3)) {
+        weir_duration at = 1 + below(s, half);
+        emit(s, " hang_at=%lluus hang_for=%lluus", us(at), us(below(s, half)));
+    }
+}
+
+static void write_adaptive_trouble(struct swarm *s)
+{
+    static const char *const losses[] = { "loss", "twice", "reorder",
+                                          "replay" };
+    static const char *const flags[] = { "cuts",   "deaths", "masters",
+                                         "clocks", "pauses", "cpu",
+                                         "edits",  "store",  "loads" };
+    bool lossy = one_in(s, 3);
+    for (size_t i = 0; i < WEIR_COUNT_OF(losses) && lossy; i++)
+        if (one_in(s, 2))
+            emit(s, " %s=%llu%%", losses[i],
+                 (unsigned long long)(1 + below(s, 30)));
+    for (size_t i = 0; i < WEIR_COUNT_OF(flags); i++)
+        if (one_in(s, 3))
+            emit(s, " %s=1", flags[i]);
+}
+
+/* See model_swarm.c. */
+static void write_adaptive(struct swarm *s, uint64_t seed)
+{
+    uint64_t per_s = 60 + below(s, 190);
+    s->limiters = 1 + (uint32_t)below(s, 12);
+    s->roots = 1 + (uint32_t)below(s, 3);
+    s->trouble_end = 5 * WEIR_SECOND + below(s, 15 * WEIR_SECOND);
+    uint64_t started = 1 + below(s, s->limiters);
+    emit(s, "title \"Swarm %llu: an adaptive fleet\"\n",
+         (unsigned long long)seed);
+    emit(s, "model swarm limiters=%u started=%llu roots=%u trouble=%lluus",
+         s->limiters, (unsigned long long)started, s->roots,
+         us(s->trouble_end));
+    write_storage(s, per_s);
+    write_rate(s, per_s);
+    emit(s, " delay=%lluus", (unsigned long long)about(s, 4, 16));
+    if (one_in(s, 2))
+        emit(s, " jitter=%lluus", (unsigned long long)about(s, 4, 15));
+    write_storage_trouble(s);
+    write_adaptive_trouble(s);
+    emit(s, " settle=%llus\nrun %lluus\n", ADAPTIVE_SETTLE / WEIR_SECOND,
+         us(s->trouble_end + MENDING + ADAPTIVE_SETTLE + ADAPTIVE_JUDGED));
+    emit(s, "measure goodput\nmeasure windows_over\nmeasure worst_window\n"
+            "measure share_min\nmeasure share_max\nmeasure messages\n"
+            "measure turns\nmeasure pause_s\n");
+}
+
+bool weir_swarm_is_adaptive(uint64_t seed)
+{
+    return seed % 4 == 2;
+}
+
 /* ---- The scenario ---- */
 
 static void write_scenario(struct swarm *s, uint64_t seed)
@@ -456,7 +560,10 @@ struct weir_scenario *weir_swarm_scenario(uint64_t seed)
     s.troubles = (unsigned)(some & below(&s, 1u << TROUBLES));
     s.roots = 1 + (uint32_t)below(&s, 4);
     s.limiters = 1 + (uint32_t)below(&s, 8);
-    write_scenario(&s, seed);
+    if (weir_swarm_is_adaptive(seed))
+        write_adaptive(&s, seed);
+    else
+        write_scenario(&s, seed);
     if (fclose(s.out) != 0)
         weir_no_memory();
     char path[64];

@@ -10,5 +10,7 @@
 /* The scenario of that seed: the same on any machine and compiler. Never
  * NULL. */
 struct weir_scenario *weir_swarm_scenario(uint64_t seed);
+/* Whether that is an adaptive fleet, as one of four is; else counted quotas. */
+bool weir_swarm_is_adaptive(uint64_t seed);
 
 #endif /* WEIR_SWARM_H */

@@ -11,7 +11,8 @@
 
 static const char swarm_help[] =
     "Makes a random fleet with random quotas, load and faults from each seed,\n"
-    "and runs it under all checkers.\n"
+    "and runs it under all checkers. Of four seeds one (2, 6, 10, ...) is an\n"
+    "adaptive fleet, the others have counted quotas.\n"
     "\n"
     "    weir lab swarm\n"
     "    weir lab swarm --seeds 1..100000\n"
@@ -31,8 +32,15 @@ struct swarm {
     bool json, show, trace;
     struct weir_lab_jobs runs;
     uint64_t until;
-    uint64_t failed, takes, events;
+    uint64_t failed, adaptive, takes, events;
 };
+
+/* For people. */
+static const char *seed_kind(uint64_t seed)
+{
+    return weir_swarm_is_adaptive(seed) ? "an adaptive fleet"
+                                        : "counted quotas";
+}
 
 struct made {
     struct weir_scenario *scenario;
@@ -87,16 +95,18 @@ static void print_failure(uint64_t seed, const struct made *made)
                           result->expects[i].text, result->expects[i].value);
     if (result->violation)
         fprintf(stderr,
-                "weir: seed %" PRIu64 ": %s\n"
+                "weir: seed %" PRIu64 " (%s): %s\n"
                 "  to stop before that event: weir lab swarm --seeds %" PRIu64
                 " --until-event %" PRIu64 " --trace\n",
-                seed, result->violation, seed, result->violation_event);
+                seed, seed_kind(seed), result->violation, seed,
+                result->violation_event);
 }
 
 static bool collect_swarm_seed(void *context, uint64_t seed, void *item)
 {
     struct swarm *swarm = context;
     struct made *made = item;
+    swarm->adaptive += weir_swarm_is_adaptive(seed);
     if (!made->result || made->result->failed) {
         print_failure(seed, made);
         swarm->failed++;
@@ -126,11 +136,12 @@ static int run_swarm(struct swarm *swarm)
     if (!swarm->json) {
         char takes[16], events[16];
         printf("seeds %" PRIu64 "..%" PRIu64 ": %" PRIu64 " of %" PRIu64
-               " failed; %s requests, %s events\n",
+               " failed; %s requests, %s events; adaptive fleets: %" PRIu64
+               "\n",
                swarm->runs.first, swarm->runs.last, swarm->failed,
                swarm->runs.last - swarm->runs.first + 1,
                weir_cli_units((double)swarm->takes, takes),
-               weir_cli_units((double)swarm->events, events));
+               weir_cli_units((double)swarm->events, events), swarm->adaptive);
     }
     return swarm->failed > 0 ? WEIR_EXIT_LIMITED : WEIR_EXIT_OK;
 }

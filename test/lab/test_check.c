@@ -396,7 +396,7 @@ static void test_checkers_change_nothing(void **state)
         assert_int_equal(with->events, without->events);
         assert_int_equal(with->takes, without->takes);
         assert_int_equal(with->sample_count, without->sample_count);
-        for (size_t i = 0; i < with->sample_count; i++) {
+        for (size_t i = 0; with->fleet && i < with->sample_count; i++) {
             assert_true(with->fleet[i].messages == without->fleet[i].messages);
             assert_true(with->fleet[i].bytes == without->fleet[i].bytes);
         }

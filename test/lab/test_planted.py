@@ -29,6 +29,9 @@ PROGRAM = "test/test_swarm"
 # Seeds are tried in such spans; most bugs are caught in the first.
 SPANS = ["1..5", "6..30", "31..100", "101..600", "601..1500"]
 
+# Checkers of adaptive fleets; the others are of counted quotas.
+ADAPTIVE = ["parts", "stops", "busy", "recovery"]
+
 # Description, checker that must report it, file, text, replacement.
 BUGS = [
     ("a report that comes again is counted again", "conservation",
@@ -122,6 +125,45 @@ BUGS = [
      "src/core/counted/tally_answer.c",
      "return WEIR_OK; /* doubled",
      "return WEIR_EPROTOCOL; /* doubled"),
+    # Of adaptive fleets.
+    ("a lease pool leases out what another holder has", "parts",
+     "src/core/leased/lease_pool_share.c",
+     "    double free = capacity_of(b, now) - (total(&b->out) - h->out);\n"
+     "    return",
+     "    double free = capacity_of(b, now);\n    return"),
+    ("a gate ignores a lowered part", "parts",
+     "src/core/node/limiter_lease.c",
+     "                     : weir_table_set_lease(limiter->table, place->slot,"
+     " limit,\n",
+     "        : limit < holder->in_use ? true\n"
+     "                     : weir_table_set_lease(limiter->table, place->slot,"
+     " limit,\n"),
+    ("a master leases out more than the controller found", "parts",
+     "src/core/node/root_adaptive.c",
+     "    return fleet->learning ? weir_larger(limit, fleet->shown) : limit;\n",
+     "    return fleet->learning ? weir_larger(limit, fleet->shown)"
+     " : limit + 1;\n"),
+    ("a gate keeps its last permit back", "stops",
+     "src/core/concurrency/concurrency_gate.c",
+     "        if (in_flight + units <= limit >> FRACTION_BITS) {\n",
+     "        if (in_flight + units < limit >> FRACTION_BITS) {\n"),
+    ("a process that is rarely used has no part", "stops",
+     "src/core/leased/lease_holder.c",
+     "use->fractions ? WEIR_LEASE_HOLDER_LEAST : 0;", "0;"),
+    ("a holder asks once", "recovery", "src/core/leased/lease_holder.c",
+     "    holder->due_at ="
+     " weir_after(now, spread_by_eighth(holder, refresh));\n",
+     "    holder->due_at = weir_after(now, 9999 * WEIR_SECOND);\n"),
+    ("a master learns nothing from windows", "recovery",
+     "src/core/node/root_adaptive.c",
+     "    (void)weir_fleet_limit_take(fleet->limit, grant->holder,"
+     " grant->capacity,\n"
+     "                                batch, now);\n",
+     "    (void)batch, (void)grant;\n"),
+    ("a limiter looks at its leases all the time", "busy",
+     "src/core/node/limiter_lease.c",
+     "        leases->look_at = now + LOOK_EVERY;\n",
+     "        leases->look_at = now + 1000;\n"),
 ]
 
 
@@ -172,9 +214,11 @@ def judge(bug):
             return f"{what}: can't be planted\n{trouble}", False
         others = set()
         for span in SPANS:
-            swarm = subprocess.run([folder / "swarm"], capture_output=True,
-                                   text=True, errors="replace",
-                                   env=os.environ | {"WEIR_SEEDS": span})
+            kind = "adaptive" if checker in ADAPTIVE else "counted"
+            swarm = subprocess.run(
+                [folder / "swarm"], capture_output=True, text=True,
+                errors="replace",
+                env=os.environ | {"WEIR_SEEDS": span, "WEIR_SWARM": kind})
             said = re.findall(r"^seed (\d+), event \d+: (\w+): (.*)",
                               swarm.stdout + swarm.stderr, re.MULTILINE)
             for seed, by, why in said:

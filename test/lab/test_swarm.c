@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test/lab/test_swarm.c - random fleets in random trouble, under all checkers:
- * WEIR_SEEDS=A..B names the seeds (default 1..200). A failure names the command
- * that replays it. */
+ * WEIR_SEEDS=A..B names the seeds (default 1..200), and WEIR_SWARM=adaptive or
+ * =counted one kind of them. A failure names the command that replays it. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,6 +34,13 @@ static struct seeds asked_for(void)
     return seeds;
 }
 
+static bool is_asked_for(unsigned long long seed)
+{
+    const char *kind = getenv("WEIR_SWARM");
+    return !kind ||
+           (strcmp(kind, "adaptive") == 0) == weir_swarm_is_adaptive(seed);
+}
+
 static struct weir_result *play(unsigned long long seed)
 {
     struct weir_scenario *scenario = weir_swarm_scenario(seed);
@@ -55,6 +62,9 @@ static void add(struct weir_check_stats *sum,
     sum->decisions += stats->decisions;
     sum->quota_sets += stats->quota_sets;
     sum->ends += stats->ends;
+    sum->parts += stats->parts;
+    sum->requests += stats->requests;
+    sum->recoveries += stats->recoveries;
 }
 
 static void test_no_swarm_violates_anything(void **state)
@@ -65,6 +75,8 @@ static void test_no_swarm_violates_anything(void **state)
     uint64_t bad = 0, events = 0, takes = 0;
     struct weir_check_stats sum = { 0 };
     for (unsigned long long seed = seeds.first; seed <= seeds.last; seed++) {
+        if (!is_asked_for(seed))
+            continue;
         struct weir_result *result = play(seed);
         events += result->events;
         takes += result->takes;
@@ -87,16 +99,23 @@ static void test_no_swarm_violates_anything(void **state)
         (unsigned long long)sum.reports, (unsigned long long)sum.passes,
         (unsigned long long)sum.bounded, (unsigned long long)sum.decisions,
         (unsigned long long)sum.quota_sets, (unsigned long long)sum.ends);
+    print_message("of adaptive fleets: %llu parts, %llu requests, %llu ends\n",
+                  (unsigned long long)sum.parts,
+                  (unsigned long long)sum.requests,
+                  (unsigned long long)sum.recoveries);
     assert_int_equal(bad, 0);
     /* A test that judges few would pass with any code. */
     uint64_t seeds_run = seeds.last - seeds.first + 1;
-    if (seeds_run < 100)
+    if (seeds_run < 100 || getenv("WEIR_SWARM"))
         return;
     assert_compare(sum.reports, >, 10 * seeds_run);
     assert_compare(sum.bounded, >, sum.passes / 2);
     assert_compare(sum.decisions, >, sum.passes);
-    assert_compare(sum.quota_sets, >, 4 * seeds_run);
-    assert_compare(sum.ends, >, 20 * seeds_run);
+    assert_compare(sum.quota_sets, >, 3 * seeds_run);
+    assert_compare(sum.ends, >, 15 * seeds_run);
+    assert_compare(sum.parts, >, 1000 * seeds_run);
+    assert_compare(sum.requests, >, 1000 * seeds_run);
+    assert_compare(sum.recoveries, >=, seeds_run / 4);
 }
 
 /* Other seeds that failed once, each for another reason. */
@@ -117,13 +136,18 @@ static void test_what_was_bad_once(void **state)
 static void test_a_seed_is_a_run(void **state)
 {
     (void)state;
-    struct weir_result *one = play(7), *again = play(7), *other = play(8);
-    assert_int_equal(one->events, again->events);
-    assert_int_equal(one->takes, again->takes);
-    assert_int_not_equal(one->events, other->events);
-    weir_result_free(one);
-    weir_result_free(again);
-    weir_result_free(other);
+    /* An adaptive fleet, and counted quotas. */
+    for (unsigned long long seed = 6; seed <= 7; seed++) {
+        struct weir_result *one = play(seed), *again = play(seed);
+        struct weir_result *other = play(seed + 4);
+        assert_true(weir_swarm_is_adaptive(seed) == (seed == 6));
+        assert_int_equal(one->events, again->events);
+        assert_int_equal(one->takes, again->takes);
+        assert_int_not_equal(one->events, other->events);
+        weir_result_free(one);
+        weir_result_free(again);
+        weir_result_free(other);
+    }
 }
 
 /* A swarm is a file of the lab's language, and its printed text builds to
