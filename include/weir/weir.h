@@ -778,12 +778,14 @@ WEIR_API uint32_t weir_class(const char *name, size_t len);
 
 /* The state of an adaptive quota in this process. */
 struct weir_adaptive {
-    double limit;       /* units in flight; below 1: one, part of the time */
+    double limit;       /* units in flight; below 1: one, part of the time. With
+                         * scope=fleet the part of this process */
     double before;      /* the limit before it last moved */
     const char *reason; /* why it moved: "initial" (it hasn't yet), "slow",
                          * "dropped", "headroom", "measuring", "measured",
-                         * "edited" or "resumed" (back where it was before the
-                         * dependency stood still); static */
+                         * "edited", "resumed" (back where it was before the
+                         * dependency stood still) or "given" (a part of the
+                         * fleet's limit); static */
     weir_instant moved_at;
     weir_duration latency; /* percentile of the last window; 0: none */
     uint64_t windows;      /* windows judged so far */
@@ -791,6 +793,10 @@ struct weir_adaptive {
     uint64_t overdue;      /* of them, units in flight for at least … */
     weir_duration overdue_age;
     uint64_t lost; /* units of permits never given back */
+    bool fleet;    /* scope=fleet: the roots find one limit for the fleet, and
+                    * this process has a part of it … */
+    bool alone;    /* … but no root has answered for some seconds: it finds a
+                    * limit for itself, beginning with its part */
 };
 /* Returns 0; or WEIR_ENOENT: the name has no adaptive quota here, or the quota
  * found no room. 'out' is written on success. May wait some microseconds for a

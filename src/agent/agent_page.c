@@ -261,14 +261,32 @@ static bool find_used_slot(void *context, struct weir_text name,
 
 /* ---- The rule of a name ---- */
 
-static const char *why_slot_elsewhere(const struct weir_slot_details *show)
+static const char *why_adaptive(enum weir_gate_source source)
+{
+    switch (source) {
+    case WEIR_GATE_PART:
+        return "this process keeps to its part of the fleet's limit";
+    case WEIR_GATE_ALONE:
+        return "no root answers, so this process finds a limit for itself, "
+               "beginning with its part of the fleet's";
+    case WEIR_GATE_OWN:
+        break;
+    }
+    return "this process has a limit of its own, by its measurements";
+}
+
+static const char *why_slot_elsewhere(const struct weir_slot_details *show,
+                                      const struct weir_limit *limit)
 {
     if (!show->elsewhere)
+        return NULL;
+    if (show->sharing != WEIR_ADAPTIVE &&
+        (limit->unlimited || limit->units == 0))
         return NULL;
     if (show->sharing == WEIR_EXACT)
         return "its store, or a root, decides each request";
     if (show->sharing == WEIR_ADAPTIVE)
-        return "this process has a limit of its own, by its measurements";
+        return why_adaptive(show->source);
     return "a window or a log decides, and no bucket";
 }
 
@@ -293,7 +311,7 @@ static bool read_rule_of_slot(void *context, struct weir_text name,
         .high = show->elsewhere ? (double)quota->limit.units : show->high,
         .leak = show->granted,
         .leased = show->sharing == WEIR_LEASED && !isinf(show->granted),
-        .elsewhere = why_slot_elsewhere(show),
+        .elsewhere = why_slot_elsewhere(show, &quota->limit),
         .asks = show->sharing == WEIR_EXACT,
     };
     return true;

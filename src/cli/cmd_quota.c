@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cli/cmd_quota.h"
-#include "cli/table_print.h"
+#include "cli/fleet_print.h"
 #include "core/quota/quota_text.h"
 #include "front/uri.h"
 
@@ -52,7 +52,8 @@ static const char set_help[] =
     "  --json               print the quota as JSON\n";
 
 static const char get_help[] =
-    "Shows a quota, every field that its algorithm and sharing have.\n"
+    "Shows a quota, every field that its algorithm and sharing have; with\n"
+    "scope=fleet also the limit found, and the part of each process.\n"
     "\n"
     "    weir quota get site\n"
     "\n"
@@ -304,8 +305,8 @@ static void print_set_fields(json_t *fields, const json_t *answer)
     putchar('\n');
 }
 
-/* Each process has its own min: the sum may exceed the capacity of the
- * protected service, which would be noticed too late. */
+/* With scope=process each process has its own min: the sum may exceed the
+ * capacity of the protected service, which would be noticed too late. */
 static void warn_of_min(struct weir_root_client *client, const json_t *quota)
 {
     const char *fleet = weir_cli_text(quota, "fleet_max");
@@ -314,6 +315,7 @@ static void warn_of_min(struct weir_root_client *client, const json_t *quota)
     const char *min = weir_cli_text(quota, "min");
     json_t *root;
     if (strcmp(weir_cli_text(quota, "sharing"), "adaptive") != 0 ||
+        strcmp(weir_cli_text(quota, "scope"), "fleet") == 0 ||
         weir_cli_request(client, "GET", "/v1/status", NULL, &root) != 0)
         return;
     double processes =
@@ -405,6 +407,25 @@ static void print_used(struct weir_rows *rows, const json_t *usage)
                    by);
 }
 
+/* Prints the quota's fields and use, and the part that each process has of a
+ * fleet's limit. 'fleet' may be NULL. */
+static void print_quota(const json_t *quota, const json_t *fleet)
+{
+    struct weir_rows rows = { .columns = 2 };
+    size_t count;
+    const struct weir_field *fields = weir_quota_fields(&count);
+    for (size_t i = 0; i < count; i++)
+        if (fields[i].type != WEIR_FIELD_MAP)
+            print_field_row(&rows, quota, fields[i].name);
+    print_field_row(&rows, quota, "labels");
+    print_used(&rows, json_object_get(quota, "usage"));
+    if (fleet)
+        weir_cli_add_fleet(&rows, fleet);
+    weir_rows_print(&rows, stdout);
+    if (fleet)
+        weir_cli_print_members(fleet);
+}
+
 static int quota_get(int argc, char **argv)
 {
     struct weir_cli cli;
@@ -417,20 +438,26 @@ static int quota_get(int argc, char **argv)
     char path[WEIR_CLI_PATH_MAX];
     if (weir_cli_quota_path(argv[at], "?usage=1", path) != 0)
         return WEIR_EXIT_ERROR;
-    int status;
-    json_t *quota = weir_cli_answer(&cli, "GET", path, NULL, &status);
-    if (!quota)
+    struct weir_root_client *client = weir_root_client_new(&cli);
+    if (!client)
+        return WEIR_EXIT_ERROR;
+    json_t *quota;
+    json_t *fleet = NULL;
+    int status = weir_cli_request(client, "GET", path, NULL, &quota);
+    if (!status && strcmp(weir_cli_text(quota, "scope"), "fleet") == 0)
+        fleet = weir_cli_find_fleet(client, argv[at]);
+    weir_root_client_free(&client);
+    if (status)
         return status;
-    struct weir_rows rows = { .columns = 2 };
-    size_t count;
-    const struct weir_field *fields = weir_quota_fields(&count);
-    for (size_t i = 0; i < count; i++)
-        if (fields[i].type != WEIR_FIELD_MAP)
-            print_field_row(&rows, quota, fields[i].name);
-    print_field_row(&rows, quota, "labels");
-    print_used(&rows, json_object_get(quota, "usage"));
-    weir_rows_print(&rows, stdout);
-    json_decref(quota);
+    if (cli.json) {
+        if (fleet)
+            json_object_set(json_object_get(quota, "usage"), "fleet", fleet);
+        weir_cli_print_json(quota);
+    } else {
+        print_quota(quota, fleet);
+        json_decref(quota);
+    }
+    json_decref(fleet);
     return 0;
 }
 

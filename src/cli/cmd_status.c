@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/root_client.h"
-#include "cli/table_print.h"
+#include "cli/fleet_print.h"
 
 static const char status_help[] =
     "Shows how the roots stand: store, settings, limiters.\n"
@@ -16,21 +15,6 @@ static const char status_help[] =
     "  --json               a JSON list, an entry for each root\n"
     "\n"
     "Exit status 2 if a root doesn't answer.\n";
-
-static const char *show_age(double seconds, char buf[static 32])
-{
-    if (seconds < 10)
-        snprintf(buf, 32, "%.1fs", seconds);
-    else if (seconds < 120)
-        snprintf(buf, 32, "%.0fs", seconds);
-    else if (seconds < 7200)
-        snprintf(buf, 32, "%.0fmin", seconds / 60);
-    else if (seconds < 172800)
-        snprintf(buf, 32, "%.0fh", seconds / 3600);
-    else
-        snprintf(buf, 32, "%.0f days", seconds / 86400);
-    return buf;
-}
 
 static void print_block(struct weir_rows *rows)
 {
@@ -65,7 +49,7 @@ static void print_lack(json_t *limiter)
     if (overflowed > 0 && rule && ago < LACK_RECENT_S)
         printf("%s had no room for the names of %lld requests, the last %s "
                "ago: an overflow quota decides, or else they %s (on_full=%s)\n",
-               name, overflowed, show_age(ago, age), verdict, rule);
+               name, overflowed, weir_cli_age(ago, age), verdict, rule);
 }
 
 /* Prints whether the limiter is connected to fewer roots than there are. */
@@ -96,7 +80,7 @@ static void print_limiters(json_t *limiters, long long roots)
                            "UNKNOWN", NULL);
         weir_rows_add(&rows, weir_cli_text(limiter, "name"));
         weir_rows_addf(&rows, "%s ago",
-                       show_age(weir_cli_number(limiter, "silent_s"), age));
+                       weir_cli_age(weir_cli_number(limiter, "silent_s"), age));
         for (size_t i = 0; i < WEIR_COUNT_OF(keys); i++)
             weir_rows_addf(&rows, "%lld", weir_cli_whole(limiter, keys[i]));
     }
@@ -120,7 +104,7 @@ static void add_limit(struct weir_rows *rows, const char *limiter,
     weir_rows_add_all(rows, weir_cli_text(limit, "latency"),
                       weir_cli_text(limit, "reason"), NULL);
     weir_rows_addf(rows, "%s ago",
-                   show_age(weir_cli_number(limit, "moved_s"), age));
+                   weir_cli_age(weir_cli_number(limit, "moved_s"), age));
 }
 
 /* Prints the limits that processes have found. */
@@ -152,7 +136,7 @@ static void print_snapshot_status(const json_t *snapshot)
     if (json_object_get(snapshot, "epoch")) {
         char age[32];
         printf("epoch %lld, made %s ago%s", weir_cli_whole(snapshot, "epoch"),
-               show_age(weir_cli_number(snapshot, "age_s"), age),
+               weir_cli_age(weir_cli_number(snapshot, "age_s"), age),
                weir_cli_is(snapshot, "serving") ? ", IN USE" : "");
     } else {
         printf("none yet");
@@ -197,7 +181,7 @@ static void print_region(json_t *region)
     }
     char shown[32] = "";
     if (json_is_real(age))
-        show_age(json_number_value(age), shown);
+        weir_cli_age(json_number_value(age), shown);
     printf("; last message of the topmost root: %s%s%s\n",
            json_is_real(age) ? shown : "never", json_is_real(age) ? " ago" : "",
            weir_cli_is(region, "stale") ? "; STALE: quotas go by their on_stale"
@@ -213,7 +197,7 @@ static void print_root_status(const char *address, const json_t *root)
     char age[32];
     printf("root %s at %s: %s, up %s, Weir %s\n", weir_cli_text(root, "name"),
            address, weir_cli_is(root, "ready") ? "ready" : "NOT READY",
-           show_age(weir_cli_number(root, "uptime_s"), age),
+           weir_cli_age(weir_cli_number(root, "uptime_s"), age),
            weir_cli_text(root, "version"));
     if (json_is_object(region))
         print_region(region);
@@ -248,6 +232,7 @@ static void print_root_status(const char *address, const json_t *root)
                weir_cli_whole(stats, "contended"));
     print_limiters(json_object_get(root, "limiters"),
                    weir_cli_whole(stats, "roots"));
+    weir_cli_print_fleets(json_object_get(root, "fleets"));
     print_limits(json_object_get(root, "limiters"));
 }
 

@@ -41,9 +41,21 @@ struct chain {
 
 /* ---- One link ---- */
 
+/* An adaptive quota has no limit of its own, and one is found elsewhere. */
+static bool is_unlimited(const struct weir_ruled *ruled)
+{
+    return ruled->limit.unlimited && !ruled->elsewhere;
+}
+
 static bool is_off(const struct weir_ruled *ruled)
 {
-    return ruled->limit.unlimited || ruled->mode == WEIR_OFF;
+    return is_unlimited(ruled) || ruled->mode == WEIR_OFF;
+}
+
+static bool is_zero(const struct weir_ruled *ruled)
+{
+    return !ruled->limit.unlimited && ruled->limit.units == 0 &&
+           !ruled->elsewhere;
 }
 
 /* How long until 'units' have leaked. */
@@ -63,7 +75,7 @@ static void judge_link(struct link_view *link, double weight)
     link->retry_after = WEIR_NEVER;
     if (is_off(ruled))
         return;
-    if (ruled->limit.units == 0) {
+    if (is_zero(ruled)) {
         link->chance = 1;
         return;
     }
@@ -210,9 +222,9 @@ static void describe_link(const struct link_view *link, double weight,
     const struct weir_ruled *ruled = &link->ruled;
     if (ruled->mode == WEIR_OFF)
         snprintf(buf, size, "it is off: passes");
-    else if (ruled->limit.unlimited)
+    else if (is_unlimited(ruled))
         snprintf(buf, size, "it has no limit: passes");
-    else if (ruled->limit.units == 0)
+    else if (is_zero(ruled))
         snprintf(buf, size, "its limit is 0: limits all");
     else if (ruled->leased && ruled->leak <= 0)
         snprintf(buf, size,

@@ -37,6 +37,8 @@ int weir_adaptive(struct weir_handle quota, struct weir_adaptive *out,
                              now ? now : weir_clock_now()))
         return WEIR_ENOENT;
     const struct weir_controller_view *controller = &view.controller;
+    enum weir_gate_source source =
+        weir_table_gate_source(weir->table, ref.slot);
     *out = (struct weir_adaptive){
         .limit = controller->limit,
         .before = controller->before,
@@ -48,6 +50,8 @@ int weir_adaptive(struct weir_handle quota, struct weir_adaptive *out,
         .overdue = view.overdue,
         .overdue_age = view.overdue_age,
         .lost = view.lost,
+        .fleet = source != WEIR_GATE_OWN,
+        .alone = source == WEIR_GATE_ALONE,
     };
     return WEIR_OK;
 }

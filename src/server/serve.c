@@ -21,6 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/node/root_adaptive.h"
 #include "front/port_file.h"
 #include "io/clock.h"
 #include "io/zone.h"
@@ -33,6 +34,7 @@
 #define LOOK_S 1           /* interval of checks of the files */
 #define DEBTOR_LINES_MAX 4 /* in a second; the next has more */
 #define WITHHELD_LINES_MAX 4
+#define OUTLIER_LINES_MAX 4
 #define STOP_LOOK_MS 10    /* interval of checks of waiting edits */
 #define STOP_EDITS_MS 5000 /* for the edits under way */
 #define STOP_WRITE_S 3     /* to write queued bytes */
@@ -212,6 +214,30 @@ static void log_withheld(const struct serve *serve)
     }
 }
 
+/* Processes whose own path is slow: the limit of their fleet goes by the
+ * others. */
+static void log_outliers(const struct serve *serve)
+{
+    struct weir_fleet_news news;
+    for (int i = 0; i < OUTLIER_LINES_MAX; i++) {
+        if (!weir_root_adaptive_news(serve->root, &news, weir_clock_now()))
+            return;
+        if (news.out)
+            weir_log(&serve->log, WEIR_LOG_WARNING,
+                     "'%.*s' is left out of the fleet's limit of quota '%.*s': "
+                     "most of its requests are slow, and those of the other "
+                     "processes aren't; look at its path to the service",
+                     (int)news.member.len, news.member.p, (int)news.quota.len,
+                     news.quota.p);
+        else
+            weir_log(&serve->log, WEIR_LOG_INFO,
+                     "'%.*s' is quick again, and counts for the fleet's limit "
+                     "of quota '%.*s'",
+                     (int)news.member.len, news.member.p, (int)news.quota.len,
+                     news.quota.p);
+    }
+}
+
 static void on_each_second(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
@@ -221,6 +247,7 @@ static void on_each_second(evutil_socket_t fd, short what, void *context)
     follow_zones(serve);
     log_debtors(serve);
     log_withheld(serve);
+    log_outliers(serve);
     weir_admin_tick(serve->admin, weir_clock_now());
     weir_grpc_api_look(serve->grpc);
     weir_log_tick(&serve->log);

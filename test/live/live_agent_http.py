@@ -201,6 +201,38 @@ class Http(Agents):
             self.assertEqual(headers.get("RateLimit-Policy", "").startswith(
                 policy or "never"), policy is not None, headers)
 
+    def test_why_of_adaptive_limits(self):
+        """Of the process alone; a part of the fleet's; alone again, without a
+        root."""
+        place, = self.agent("--http", "127.0.0.1:0")["http"]
+
+        def why(name):
+            self.take(place, name=name)
+            said = self.call(place, "GET", f"/v1/why?name={name}")[2]
+            return said["chain"][0]["why"]
+        for name, scope, reason in [
+                ("own", "process", "this process has a limit of its own, by "
+                 "its measurements: passes now"),
+                ("shared", "fleet", "this process keeps to its part of the "
+                 "fleet's limit: passes now")]:
+            done = self.run_weir(
+                "quota", "set", name, "kind=concurrency", "sharing=adaptive",
+                f"scope={scope}", "target=100ms", root=self.root)
+            self.assertEqual(done.status, 0, done.err)
+            until(name, lambda: "unknown" not in
+                  self.take(place, name=name, peek=True)[2])
+            until(reason, lambda: why(name) == reason)
+        self.root.process.kill()
+        link = http.client.HTTPConnection(place, timeout=PATIENCE)
+        self.addCleanup(link.close)
+
+        def is_alone():
+            status, said = self.on(link, "/v1/enter", name="shared")
+            if status == 200:
+                self.on(link, "/v1/leave", permit=said["permit"])
+            return "finds a limit for itself" in why("shared")
+        until("it goes on alone", is_alone)
+
     def test_lists(self):
         self.quota("a", "limit=1/h", "low_burst=20", "high_burst=20")
         place, = self.agent("--http", "127.0.0.1:0")["http"]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test/live/live_backend.c - a service in front of a back end that slows down.
  *
- *     live_backend ROOTS QUOTA CLIENTS
+ *     live_backend ROOTS QUOTA CLIENTS [NAME]
  *
  * Each client sends requests to the back end, one after the other, if the quota
  * lets it in. The back end has eight places, each of which takes 30 ms times
@@ -15,10 +15,16 @@
  * limit that is found is the program's own decision. A run that is behind the
  * clock catches up without waiting.
  *
+ * After a SIGCONT the process was stopped, and answers came meanwhile: they
+ * are read at the instant of the clock, as those of a real service would be.
+ *
  * Lines on standard input: "slow 4" sets that; "look" prints one line of JSON:
- * this process's limit, and the numbers let in and refused so far. */
+ * this process's limit, the numbers let in and refused so far, and of the
+ * time since the last line "mark" the lowest and the highest limit, whether the
+ * process was alone, and the longest time without a request let in. */
 
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +37,8 @@
 #define PLACES 8
 #define SERVICE (30 * WEIR_MILLISECOND)
 #define CLIENTS_MAX 256
+#define LIMIT_NONE 1e9                      /* above any */
+#define SAMPLE_EVERY (5 * WEIR_MILLISECOND) /* the limit, for "mark" */
 
 struct client {
     weir_instant due;          /* of its next event: */
@@ -44,12 +52,52 @@ static int count, inside;
 static uint64_t slow = 1;
 static unsigned long served, refused;
 static weir_instant now; /* of the last event */
+static volatile sig_atomic_t continued;
+
+/* Since the last "mark": */
+static struct {
+    double low, high;
+    bool alone;
+    weir_duration gap;
+    weir_instant entered_at; /* a request was let in, or the mark */
+    weir_instant sample_at;  /* of the next sample */
+} seen;
 
 static weir_instant clock_now(void)
 {
     struct timespec at;
     clock_gettime(CLOCK_MONOTONIC, &at);
     return (weir_instant)at.tv_sec * WEIR_SECOND + (weir_instant)at.tv_nsec;
+}
+
+/* ---- The time since a mark ---- */
+
+static void note_entered(void)
+{
+    if (now - seen.entered_at > seen.gap)
+        seen.gap = now - seen.entered_at;
+    seen.entered_at = now;
+}
+
+static void sample(void)
+{
+    struct weir_adaptive state;
+    if (now < seen.sample_at || weir_adaptive(quota, &state, now) < 0)
+        return;
+    seen.sample_at = now + SAMPLE_EVERY;
+    if (state.limit < seen.low)
+        seen.low = state.limit;
+    if (state.limit > seen.high)
+        seen.high = state.limit;
+    seen.alone = seen.alone || state.alone;
+}
+
+static void mark(void)
+{
+    memset(&seen, 0, sizeof(seen));
+    seen.low = LIMIT_NONE;
+    seen.entered_at = now;
+    sample();
 }
 
 /* ---- Clients ---- */
@@ -73,6 +121,7 @@ static void enter(struct client *client)
         client->due = now + reply.retry_after + 5 * WEIR_MILLISECOND;
         return;
     }
+    note_entered();
     client->inside = true;
     uint64_t n = (uint64_t)++inside;
     client->due = now + SERVICE * slow * (n > PLACES ? n : PLACES) / PLACES;
@@ -87,16 +136,49 @@ static struct client *next_client(void)
     return next;
 }
 
+static void on_continue(int number)
+{
+    (void)number;
+    continued = 1;
+}
+
+static void catch_up(void)
+{
+    if (!continued)
+        return;
+    continued = 0;
+    weir_instant at = clock_now();
+    for (int i = 0; i < count; i++)
+        if (clients[i].due < at)
+            clients[i].due = at;
+    seen.entered_at = at; /* it stood still for another reason */
+}
+
+/* Its due event, or NULL. */
+static struct client *next_event(void)
+{
+    catch_up();
+    struct client *next = next_client();
+    return next->due <= clock_now() ? next : NULL;
+}
+
 /* ---- Commands ---- */
 
 static void look(void)
 {
-    struct weir_adaptive seen = { .reason = "none" };
-    int error = weir_adaptive(quota, &seen, now);
+    struct weir_adaptive state = { .reason = "none" };
+    int error = weir_adaptive(quota, &state, now);
+    weir_duration gap = now - seen.entered_at;
+    if (gap < seen.gap)
+        gap = seen.gap;
     printf("{\"error\": %d, \"limit\": %g, \"reason\": \"%s\", \"in_flight\": "
-           "%llu, \"latency_ms\": %g, \"served\": %lu, \"limited\": %lu}\n",
-           error, seen.limit, seen.reason, (unsigned long long)seen.in_flight,
-           (double)seen.latency / 1e6, served, refused);
+           "%llu, \"latency_ms\": %g, \"served\": %lu, \"limited\": %lu, "
+           "\"fleet\": %d, \"alone\": %d, \"low\": %g, \"high\": %g, "
+           "\"was_alone\": %d, \"gap_ms\": %g}\n",
+           error, state.limit, state.reason,
+           (unsigned long long)state.in_flight, (double)state.latency / 1e6,
+           served, refused, state.fleet, state.alone, seen.low, seen.high,
+           seen.alone, (double)gap / 1e6);
     fflush(stdout);
 }
 
@@ -107,6 +189,8 @@ static void obey(char *line)
         slow = value;
     else if (strcmp(line, "look") == 0)
         look();
+    else if (strcmp(line, "mark") == 0)
+        mark();
 }
 
 /* Reads lines until 'until'; false: standard input has ended. */
@@ -139,11 +223,11 @@ int main(int argc, char **argv)
 {
     struct weir_options options = WEIR_OPTIONS_INIT;
     struct weir *weir;
-    count = argc == 4 ? atoi(argv[3]) : 0;
+    count = argc >= 4 ? atoi(argv[3]) : 0;
     if (count < 1 || count > CLIENTS_MAX)
         return 2;
     options.roots = argv[1];
-    options.name = "backend";
+    options.name = argc > 4 ? argv[4] : "backend";
     if (weir_open(&options, &weir) < 0 ||
         weir_ready(weir, 60 * WEIR_SECOND) < 0 ||
         weir_handle_open(weir, argv[2], strlen(argv[2]), &quota) < 0)
@@ -151,14 +235,16 @@ int main(int argc, char **argv)
     now = clock_now();
     for (int i = 0; i < count; i++)
         clients[i].due = now;
-    struct client *next = next_client();
-    while (listen_until(next->due)) {
-        for (; next->due <= clock_now(); next = next_client()) {
+    mark();
+    signal(SIGCONT, on_continue);
+    while (listen_until(next_client()->due)) {
+        for (struct client *next = next_event(); next; next = next_event()) {
             now = next->due;
             if (next->inside)
                 leave(next);
             else
                 enter(next);
+            sample();
         }
     }
     for (int i = 0; i < count; i++)

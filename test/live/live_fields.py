@@ -96,6 +96,40 @@ class Fields(Case):
         self.fails("has none; name one quota", "quota", "set", "db/[0-9]",
                    "parent=x{1}", root=self.root)
 
+    def test_set_the_scope_of_an_adaptive_limit(self):
+        self.ok("quota", "set", "db", "kind=concurrency", "sharing=adaptive",
+                "max=40", root=self.root)
+        self.assertRegex(self.ok("quota", "get", "db", root=self.root),
+                         "scope +process")
+        self.assertNotIn("scope", self.ok("quota", "export", root=self.root))
+        self.assertIn("scope=fleet", self.ok("quota", "set", "db",
+                                             "scope=fleet", root=self.root))
+        self.assertRegex(self.ok("quota", "get", "db", root=self.root),
+                         "scope +fleet")
+        exported = self.ok("quota", "export", root=self.root)
+        self.assertIn("- name: db\n  kind: concurrency\n  sharing: adaptive\n"
+                      "  scope: fleet\n  max: 40\n", exported)
+        self.fails("scope can't be 'region'; it is one of process, fleet",
+                   "quota", "set", "db", "scope=region", root=self.root)
+        self.fails("fleet_min 50 is above max 40; raise max or lower fleet_min",
+                   "quota", "set", "db", "fleet_min=50", root=self.root)
+        # The refusals name edits, and those are accepted.
+        for edit, needs in (("controller=vegas", ["scope="]),
+                            ("sharing=local", ["scope=", "max="])):
+            result = self.run_weir("quota", "set", "db", edit, root=self.root)
+            self.assertIn("scope goes with sharing=adaptive and "
+                          "controller=target only", result.err)
+            words = result.err.split("as by ")[1].split()
+            self.assertEqual(words, [edit, *needs])
+            self.ok("quota", "set", "db", *words, root=self.root)
+            self.assertNotIn("scope", self.ok("quota", "export",
+                                              root=self.root))
+            self.ok("quota", "import", "-", root=self.root, stdin=exported)
+            self.assertEqual(self.ok("quota", "export", root=self.root),
+                             exported)
+        self.assertIn("scope process -> fleet",
+                      self.ok("quota", "log", root=self.root))
+
     def test_the_examples_of_the_manual_are_taken(self):
         page = (SOURCE / "man/weir-quota.5").read_text(encoding="utf-8")
         examples = [block.split(".Ed")[0] for block in

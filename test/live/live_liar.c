@@ -2,11 +2,17 @@
  * test/live/live_liar.c - a limiter with false reports.
  *
  *     live_liar HOST:PORT QUOTA UNITS...
+ *     live_liar HOST:PORT QUOTA slow|quick
  *
  * Speaks a limiter's protocol to one root, without a limiter's code: hello,
  * then for each of UNITS (from -2^63 to 2^63 - 1) a report that this many units
  * of QUOTA have passed. When the root has answered all reports it prints "told"
- * and ends. */
+ * and ends.
+ *
+ * Or it is a process of a fleet with one adaptive limit, and every 100 ms says
+ * that it has measured as many latencies as a batch may have: all as long as
+ * they can be and dropped, with as many requests overdue, or all 0. It prints
+ * "told" after the first grant, and ends when it is killed. */
 
 #include <event2/event.h>
 #include <inttypes.h>
@@ -16,10 +22,12 @@
 #include <unistd.h>
 
 #include "codec/weir_v1.h"
+#include "core/concurrency/latency_window.h"
 #include "io/root_link.h"
 
 #define BYTES_MAX 4096
 #define ARENA (4u << 20)
+#define WANTS 50.0 /* in flight */
 
 struct liar {
     struct event_base *base;
@@ -29,7 +37,12 @@ struct liar {
     uint64_t created, epoch; /* of the quota; 0: not received yet */
     char **units;
     int count;
-    uint64_t number; /* of the last report */
+    uint64_t number; /* of the last report, or of the last wants */
+    /* Of a fleet's process: */
+    enum { REPORTS, SLOW, QUICK } lie;
+    struct event *timer;
+    uint64_t term;
+    struct weir_grant grant; /* the last */
 };
 
 static void send_message(struct liar *liar, const struct weir_message *message)
@@ -79,6 +92,69 @@ static void report(struct liar *liar)
     send_message(liar, &message);
 }
 
+/* ---- A process of a fleet ---- */
+
+static void measure(evutil_socket_t none, short what, void *context)
+{
+    struct liar *liar = context;
+    (void)none;
+    (void)what;
+    bool slow = liar->lie == SLOW;
+    struct weir_latency_count bin = { slow ? WEIR_WINDOW_BINS - 1 : 0,
+                                      WEIR_WINDOW_SAMPLES_MAX };
+    struct weir_want_window window = {
+        .batch = { .cut = liar->grant.cut,
+                   .slow = slow ? bin.count : 0,
+                   .dropped = slow ? bin.count : 0,
+                   .peak = WEIR_PERMITS_MAX,
+                   .overdue = slow ? WEIR_PERMITS_MAX : 0,
+                   .overdue_age = slow ? 60 * WEIR_SECOND : 0,
+                   .count = 1,
+                   .bins = &bin }
+    };
+    struct weir_band band = { .clients = 1, .wants = WANTS };
+    struct weir_want want = { .name = liar->quota,
+                              .has = liar->grant.capacity,
+                              .taken = liar->grant.serial,
+                              .band_count = 1,
+                              .bands = &band };
+    struct weir_message message = { .type = WEIR_MESSAGE_WANTS,
+                                    .session = 1,
+                                    .wants = { .number = ++liar->number,
+                                               .term = liar->term,
+                                               .count = 1,
+                                               .wants = &want,
+                                               .window_count = 1,
+                                               .windows = &window } };
+    send_message(liar, &message);
+}
+
+static void take_grants(struct liar *liar, const struct weir_grants *grants)
+{
+    liar->term = grants->term;
+    if (grants->count == 0 || grants->grants[0].error != WEIR_LEASE_GRANTED)
+        return;
+    if (liar->grant.serial == 0) {
+        puts("told");
+        fflush(stdout);
+    }
+    liar->grant = grants->grants[0].grant;
+}
+
+static void begin(struct liar *liar)
+{
+    static const struct timeval every = { 0, 100000 };
+    if (liar->lie == REPORTS) {
+        report(liar);
+        return;
+    }
+    liar->timer = event_new(liar->base, -1, EV_PERSIST, measure, liar);
+    if (!liar->timer || event_add(liar->timer, &every) < 0)
+        abort();
+}
+
+/* ---- Messages ---- */
+
 static void take_quotas(struct liar *liar, const struct weir_quotas *quotas)
 {
     bool heard = liar->created > 0;
@@ -89,7 +165,7 @@ static void take_quotas(struct liar *liar, const struct weir_quotas *quotas)
     }
     liar->epoch = quotas->epoch;
     if (!heard)
-        report(liar);
+        begin(liar);
 }
 
 static int take_bytes(void *context, const void *bytes, size_t len)
@@ -104,6 +180,8 @@ static int take_bytes(void *context, const void *bytes, size_t len)
     if (message.type == WEIR_MESSAGE_FILLS && message.fills.answer &&
         message.fills.number == liar->number)
         report(liar);
+    if (message.type == WEIR_MESSAGE_GRANTS)
+        take_grants(liar, &message.grants);
     return 0;
 }
 
@@ -127,7 +205,8 @@ int main(int argc, char **argv)
     const struct weir_login_options none = { 0 };
     if (argc < 4 ||
         weir_address_parse(weir_text_of(argv[1]), &address, &diag) < 0) {
-        fprintf(stderr, "usage: %s HOST:PORT QUOTA UNITS...\n%s", argv[0],
+        fprintf(stderr,
+                "usage: %s HOST:PORT QUOTA UNITS...|slow|quick\n%s", argv[0],
                 diag.text);
         return 2;
     }
@@ -135,6 +214,9 @@ int main(int argc, char **argv)
                          .quota = weir_text_of(argv[2]),
                          .units = argv + 3,
                          .count = argc - 3,
+                         .lie = strcmp(argv[3], "slow") == 0    ? SLOW
+                                : strcmp(argv[3], "quick") == 0 ? QUICK
+                                                                : REPORTS,
                          .arena = { .base = malloc(ARENA), .size = ARENA } };
     struct weir_login *login = weir_login_new(&none);
     const struct weir_root_link_options options = {
@@ -152,6 +234,8 @@ int main(int argc, char **argv)
         abort();
     weir_root_link_connect(liar.link);
     event_base_dispatch(liar.base);
+    if (liar.timer)
+        event_free(liar.timer);
     weir_root_link_free(&liar.link);
     weir_login_free(&login);
     event_base_free(liar.base);

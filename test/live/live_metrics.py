@@ -43,7 +43,8 @@ DOORMANS = {"doorman_server_requests", "doorman_server_request_errors"}
 # Panels of the dashboard without data in this fleet: it has no adaptive quota
 # (live_adaptive has some).
 QUIET = {"Limit: median over the processes", "In flight",
-         "Why limits moved last"}
+         "Why limits moved last", "Limit of the whole fleet",
+         "Its latency, by the target", "Processes left out"}
 NAME = re.compile(r"\b(?:weir|doorman)_[a-z_]+\b")
 
 

@@ -12,7 +12,9 @@ import unittest
 from live_fleet import Fleet
 from patience import PATIENCE, until
 
-BASE, LEASED = 1 << 0, 1 << 8  # enum Feature of weir.proto
+# enum Feature of weir.proto
+BASE, CONCURRENCY, LEASED, ADAPTIVE = 1 << 0, 1 << 1, 1 << 8, 1 << 10
+SCOPE, FLEET = 47, 2  # a field of its Quota, and of enum Scope
 
 
 def number(value):
@@ -115,6 +117,23 @@ class Versions(unittest.TestCase):
         self.assertEqual(1, len(line))
         self.assertIn("weir_withheld_changes_total 2\n",
                       self.root.read("/metrics"))
+
+    def test_a_limiter_without_scopes(self):
+        """It is sent a limit of the whole fleet, as a quota whose unknown
+        field it skips, and so limits alone: without the quota it would let all
+        pass. It has no part of the fleet's limit."""
+        old = self.peer(b"old", BASE | CONCURRENCY | ADAPTIVE)
+        self.fleet.set("db", "kind=concurrency", "sharing=adaptive",
+                       "scope=fleet")
+        self.fleet.set("last", "limit=5/s")
+        until("the last quota", lambda: old.has(b"last"))
+        self.assertTrue(old.has(b"db"))
+        self.assertIn(field(SCOPE, FLEET), old.look())
+        self.assertNotIn("understand", self.root.logged())
+        self.assertIn("weir_withheld_changes_total 0\n",
+                      self.root.read("/metrics"))
+        view = self.root.get("/v1/fleet", name="db")
+        self.assertEqual((view["leads"], view["members"]), (True, []))
 
 
 if __name__ == "__main__":

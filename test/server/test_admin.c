@@ -13,6 +13,7 @@
 
 #include "admin_house.h"
 #include "compare.h"
+#include "core/node/root_lease.h"
 #include "front/http_problem.h"
 #include "front/uri.h"
 #include "patience.h"
@@ -474,6 +475,79 @@ static void test_metrics_are_bounded(void **state)
     assert_int_equal(number(h, "used"), MANY);
 }
 
+/* ---- The limit of a whole fleet ---- */
+
+static void want_part(struct house *h, const char *client, double wants)
+{
+    struct weir_client known = { .id = weir_text_of(client),
+                                 .way = WEIR_WAY_NONE };
+    struct weir_band band = { .wants = wants, .clients = 1 };
+    struct weir_lease_pool_ask ask = { .bands = &band, .band_count = 1 };
+    struct weir_grant grant;
+    assert_int_equal(weir_root_lease_ask(h->root, &known, WEIR_TEXT("db"), &ask,
+                                         &grant, weir_clock_now()),
+                     0);
+}
+
+/* What the root says of it while no process uses it. */
+static void assert_unused(struct house *h, bool leads)
+{
+    must(h, 200, "GET", "/v1/fleet?name=db", NULL);
+    assert_int_equal(json_is_true(json_object_get(h->json, "leads")), leads);
+    assert_true(json_is_null(json_object_get(h->json, "fleet")));
+    assert_int_equal(json_array_size(json_object_get(h->json, "members")), 0);
+}
+
+static void test_the_limit_of_a_fleet(void **state)
+{
+    struct house *h = &((struct fixture *)*state)->house;
+    must(h, 201, "PUT", "/v1/quotas/own",
+         "{\"kind\": \"concurrency\", \"sharing\": \"adaptive\"}");
+    must(h, 201, "PUT", "/v1/quotas/db",
+         "{\"kind\": \"concurrency\", \"sharing\": \"adaptive\","
+         " \"scope\": \"fleet\", \"target\": \"200ms\"}");
+    refused(h, "WEIR_ENOENT", "scope=fleet", "GET", "/v1/fleet?name=own", NULL);
+    refused(h, "WEIR_ENOENT", "no quota", "GET", "/v1/fleet?name=none", NULL);
+    refused(h, "WEIR_ENAME", "empty", "GET", "/v1/fleet", NULL);
+    weir_root_lease_end(h->root, 1, WEIR_TEXT("east:7077"), weir_clock_now());
+    assert_unused(h, false);
+    assert_string_equal(member(h, "master"), "east:7077");
+    weir_root_lease_begin(h->root, 2, WEIR_NEVER, weir_clock_now());
+    assert_unused(h, true);
+    assert_string_equal(member(h, "master"), "");
+
+    want_part(h, "ann", 0.25);
+    want_part(h, "bob", 50);
+    must(h, 200, "GET", "/v1/fleet?name=db", NULL);
+    json_t *fleet = json_object_get(h->json, "fleet");
+    double limit = json_real_value(json_object_get(fleet, "limit"));
+    assert_true(limit >= 1);
+    assert_true(json_is_null(json_object_get(fleet, "latency_s")));
+    assert_float_equal(json_real_value(json_object_get(fleet, "target_s")), 0.2,
+                       1e-9);
+    double granted = 0;
+    json_t *members = json_object_get(h->json, "members");
+    assert_int_equal(json_array_size(members), 2);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *one = json_array_get(members, i);
+        granted += json_real_value(json_object_get(one, "granted"));
+        assert_true(json_is_false(json_object_get(one, "left_out")));
+        assert_true(json_is_null(json_object_get(one, "incarnation")));
+    }
+    assert_true(granted > 0 && granted <= limit + 1e-9);
+    must(h, 200, "GET", "/v1/status", NULL);
+    json_t *fleets = json_object_get(h->json, "fleets");
+    assert_int_equal(json_array_size(fleets), 1);
+    fleet = json_array_get(fleets, 0);
+    assert_string_equal(json_string_value(json_object_get(fleet, "quota")),
+                        "db");
+    assert_int_equal(json_array_size(json_object_get(fleet, "left_out")), 0);
+    must(h, 200, "GET", "/metrics", NULL);
+    assert_non_null(
+        strstr(h->text, "\nweir_fleet_target_seconds{quota=\"db\"} 0.2"));
+    assert_non_null(strstr(h->text, "\nweir_fleet_outliers{quota=\"db\"} 0\n"));
+}
+
 /* ---- A store in trouble ---- */
 
 static sqlite3 *lock(const char *path)
@@ -775,6 +849,7 @@ int main(void)
         WITH_HOUSE(test_usage_status_metrics),
         WITH_HOUSE(test_a_debtor_is_named),
         WITH_HOUSE(test_metrics_are_bounded),
+        WITH_HOUSE(test_the_limit_of_a_fleet),
         WITH_HOUSE(test_locked),
         WITH_HOUSE(test_no_edit_is_served_by_half),
         WITH_HOUSE(test_gone_and_back),

@@ -268,6 +268,8 @@ class Adaptive:
     in_flight: int
     overdue: int
     lost: int
+    fleet: bool
+    alone: bool
 
 
 class Status(NamedTuple):
@@ -658,4 +660,4 @@ class Quota:
             return None
         return Adaptive(now.limit, now.before, now.reason.decode(),
                         _seconds(now.latency), now.windows, now.in_flight,
-                        now.overdue, now.lost)
+                        now.overdue, now.lost, now.fleet, now.alone)

@@ -199,6 +199,8 @@ class weir_adaptive(Structure):
         ("overdue", c_uint64),
         ("overdue_age", c_uint64),
         ("lost", c_uint64),
+        ("fleet", c_bool),
+        ("alone", c_bool),
     ]
 
 

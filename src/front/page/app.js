@@ -322,7 +322,7 @@ function onKey(event) {
 function nextTheme() {
   theme.next();
   if (detail.name)
-    detail.curves.restyle();
+    detail.restyle();
 }
 
 // ---- Start ----
@@ -342,7 +342,7 @@ byId("search").addEventListener("input", (event) => {
 document.addEventListener("keydown", onKey);
 window.addEventListener("hashchange", onAddress);
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change",
-  () => detail.name && detail.curves.restyle());
+  () => detail.name && detail.restyle());
 byId("theme").addEventListener("click", nextTheme);
 byId("credential").addEventListener("click", askToken);
 byId("keys").addEventListener("click", anywhere["?"]);

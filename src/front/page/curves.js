@@ -77,7 +77,7 @@ export class Samples {
     const use = own.length ? own[own.length - 1].use : {};
     const before = recent.samples.filter(([at]) => at < first)
       .map(([at, passed, limited]) => ({ at, passed, limited,
-        use: { ...use, passed, limited } }));
+        use: { ...use, adaptive: null, passed, limited } }));
     if (before.length > 0 && (own.length === 0 ||
         before[before.length - 1].passed <= own[0].passed))
       this.byName.set(name, [...before, ...own]);
@@ -137,7 +137,7 @@ export class Samples {
 
 // A colour of page.css in the current theme. The property itself holds both
 // colours; an element's computed style has one.
-function colour(name) {
+export function colour(name) {
   const probe = h("i", {});
   probe.style.color = `var(${name})`;
   document.body.append(probe);
@@ -282,7 +282,7 @@ export class Curves {
   }
 }
 
-function axisOf(times) {
+export function axisOf(times) {
   const now = times.length ? times[times.length - 1] : Date.now() / 1000;
   const first = times.length ? times[0] : now - 60;
   return [Math.max(now - SHOWN, Math.min(first, now - 60)), now];

@@ -5,6 +5,7 @@
 import { ask, query, quotaPath } from "./api.js";
 import { Curves } from "./curves.js";
 import { Editor } from "./edit.js";
+import { Fleet } from "./fleet.js";
 import { atRoots, here } from "./here.js";
 import { entryRow } from "./lists.js";
 import { byId, duration, h, number, whole } from "./words.js";
@@ -52,6 +53,9 @@ export class Detail {
     if (this.curves)
       this.curves.close();
     this.curves = new Curves(this.chart);
+    if (this.fleet)
+      this.fleet.close();
+    this.fleet = new Fleet(this.samples, name);
     this.panel = h("div", { class: "panel", role: "tabpanel" });
     this.kind = h("span", { class: "quiet" });
     this.tabs = h("div", { class: "tabs", role: "tablist" },
@@ -60,7 +64,7 @@ export class Detail {
       one[0].toUpperCase() + one.slice(1))));
     this.place.replaceChildren(
       h("h2", {}, name || "A new quota", " ", this.kind), this.figures,
-      this.chart, this.tabs, this.panel);
+      this.chart, this.fleet.element, this.tabs, this.panel);
     this.draw();
   }
 
@@ -118,12 +122,14 @@ export class Detail {
     const use = this.samples.now(this.name);
     const limit = this.quota ? this.quota.limit : use && use.limit;
     this.curves.set(this.samples.curves(this.name), limit);
+    this.fleet.draw(this.quota);
     const kind = this.quota
       ? `${this.quota.algorithm}, ${this.quota.sharing}`
       : here.isLimiter ? "in this process" : "";
     this.kind.textContent = kind;
     const figures = [
-      ["limit", limit || "–"],
+      ["limit", use && use.adaptive ? `${use.adaptive.limit} in flight`
+        : limit || "–"],
       ["passed/s", use ? number(use.passed) : "0"],
       ["limited/s", use ? number(use.limited) : "0"],
       ...this.spread(use),
@@ -142,6 +148,11 @@ export class Detail {
     const limiters = known ? whole(use.limiters) : "–";
     return here.isLimiter ? [["fill", fill]]
       : [["fill", fill], ["limiters", limiters]];
+  }
+
+  restyle() {
+    this.curves.restyle();
+    this.fleet.restyle();
   }
 
   onPicture() {

@@ -23,9 +23,12 @@ export const here = {
   },
 };
 
+// The usual address of a root's page.
+export const pageOf = (address) =>
+  `http://${address.replace(/:\d+$/, "")}:${PAGE_PORT}/`;
+
 function rootItem(root) {
-  const host = root.address.replace(/:\d+$/, "");
-  const page = `http://${host}:${PAGE_PORT}/`;
+  const page = pageOf(root.address);
   return h("li", {}, h("a", { href: page, rel: "noreferrer" }, page),
     h("span", { class: "quiet" }, ` · the root at ${root.address}` +
       (root.up ? "" : `, which can't be reached: ${root.problem}`)));

@@ -280,8 +280,6 @@ class Row {
     this.label.style.paddingLeft = `${node.depth * 16}px`;
     this.name.textContent = node.asked ? `why “${node.name}” …` : node.name;
     this.name.title = node.name;
-    this.limit.textContent = node.asked ? "" : node.quota.limit ||
-      "unlimited";
     this.showUse(node, tree.rates(node.name));
   }
 
@@ -296,6 +294,9 @@ class Row {
   }
 
   showUse(node, use) {
+    // That of an adaptive quota is found, in processes or for a fleet.
+    this.limit.textContent = node.asked ? "" : use && use.adaptive
+      ? use.adaptive.limit : node.quota.limit || "unlimited";
     const part = use && use.high > 0 ? Math.min(1, use.fill / use.high) : 0;
     this.bar.style.width = `${Math.round(100 * part)}%`;
     this.fill.classList.toggle("full", part > 0.66);

@@ -64,6 +64,7 @@ static const struct route routes[] = {
     { "/v1/undo", "POST", EDIT, weir_admin_enqueue, "POST", WEIR_ADMIN_BODY_MAX,
       WEIR_VERB_UNDO },
     { "/v1/status", "GET", READ, weir_admin_status, "GET", 0 },
+    { "/v1/fleet", "GET", READ, weir_admin_fleet, "GET", 0 },
     { "/v1/usage", "GET", READ, answer_view, "GET", 0 },
     { "/v1/live", "GET", READ, answer_view, "GET", 0 },
     { WEIR_PAGE_EVENTS, "GET", READ, answer_view, "GET", 0 },

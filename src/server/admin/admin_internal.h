@@ -111,6 +111,17 @@ void weir_admin_answer_method(const struct weir_admin_asker *asker,
 /* The data that the page shows (admin_view.c). */
 struct weir_view_source weir_admin_source(struct weir_admin *admin);
 
+/* ---- Limits of whole fleets (admin_fleet.c) ---- */
+
+/* Members of a fleet's limit that an answer has; of more it has the number. */
+#define WEIR_ADMIN_MEMBERS_MAX 1000
+/* The state of the limit of that name; NULL: it isn't in use as such a one
+ * here, or there is no memory. */
+json_t *weir_admin_fleet_limit(const struct weir_admin *admin,
+                               struct weir_text name, weir_instant now);
+/* All of them, with the names of their outliers. */
+json_t *weir_admin_fleets(const struct weir_admin *admin, weir_instant now);
+
 /* ---- Names of the shadow set (admin_shadow.c) ---- */
 
 /* Refuses a quota of the live set that names a quota of the shadow set. */
@@ -136,6 +147,8 @@ void weir_admin_get_quota(struct weir_admin_call *call);
 void weir_admin_list(struct weir_admin_call *call);
 void weir_admin_export(struct weir_admin_call *call);
 void weir_admin_brief(struct weir_admin_call *call);
+/* admin_fleet.c */
+void weir_admin_fleet(struct weir_admin_call *call);
 /* admin_status.c */
 void weir_admin_status(struct weir_admin_call *call);
 void weir_admin_metrics(struct weir_admin_call *call);

@@ -191,15 +191,16 @@ void weir_admin_status(struct weir_admin_call *call)
     struct weir_root_stats stats;
     weir_root_stats(admin->root, &stats);
     json_t *status = json_pack(
-        "{s:s*, s:s, s:s, s:b, s:f, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
-        admin->name, "version", admin->version, "incarnation", incarnation,
-        "ready", weir_root_ready(admin->root), "uptime_s",
+        "{s:s*, s:s, s:s, s:b, s:f, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "name", admin->name, "version", admin->version, "incarnation",
+        incarnation, "ready", weir_root_ready(admin->root), "uptime_s",
         (double)(call->now - admin->started) / 1e9, "epoch",
         (json_int_t)stats.epoch, "store", store_object(admin), "snapshot",
         snapshot_object(admin->parts.snapshot), "region",
         region_object(admin->parts.upstream, call->now), "settings",
         settings_object(&admin->settings), "stats", stats_object(&stats),
-        "limiters", limiters_list(call));
+        "limiters", limiters_list(call), "fleets",
+        weir_admin_fleets(admin, call->now));
     weir_admin_answer_json(&call->asker, 200, status);
 }
 

@@ -18,11 +18,14 @@
  * together, or permits of theirs, or nothing to decide. */
 static const char *why_decided_elsewhere(const struct weir_quota *quota)
 {
-    if (quota->limit.unlimited || quota->limit.units == 0)
+    if (quota->sharing != WEIR_ADAPTIVE &&
+        (quota->limit.unlimited || quota->limit.units == 0))
         return NULL;
     switch (quota->sharing) {
     case WEIR_ADAPTIVE:
-        return "each process has a limit of its own, by its measurements";
+        return quota->scope == WEIR_SCOPE_FLEET
+                   ? "each process keeps to its part of the fleet's limit"
+                   : "each process has a limit of its own, by its measurements";
     case WEIR_LEASED:
         return "each process keeps to the part that it was granted";
     case WEIR_EXACT:
@@ -127,13 +130,15 @@ static json_t *list_template_usage(void *context, weir_instant now)
     return object;
 }
 
-/* NULL: no process reported an adaptive limit of that name. */
+/* NULL: no process reported an adaptive limit of that name, and no fleet has
+ * one. */
 static json_t *adaptive_object(void *context, struct weir_text name,
                                weir_instant now)
 {
     const struct weir_admin *admin = context;
-    struct weir_adaptive_view seen;
-    if (weir_adaptive_see(admin->root, name, &seen, 1, now) == 0)
+    struct weir_adaptive_view seen = { .processes = 0 };
+    json_t *fleet = weir_admin_fleet_limit(admin, name, now);
+    if (weir_adaptive_see(admin->root, name, &seen, 1, now) == 0 && !fleet)
         return NULL;
     json_t *reasons = json_object();
     for (unsigned i = 0; i < WEIR_LIMIT_REASONS; i++) {
@@ -143,12 +148,18 @@ static json_t *adaptive_object(void *context, struct weir_text name,
                 json_integer(seen.by_reason[i]));
     }
     char limit[64];
-    snprintf(limit, sizeof limit, seen.min < seen.max ? "%.3g..%.3g" : "%.3g",
-             seen.min, seen.max);
-    return json_pack("{s:s, s:f, s:f, s:f, s:I, s:I, s:o}", "limit", limit,
+    if (fleet)
+        snprintf(limit, sizeof limit, "%.3g",
+                 json_real_value(json_object_get(fleet, "limit")));
+    else
+        snprintf(limit, sizeof limit,
+                 seen.min < seen.max ? "%.3g..%.3g" : "%.3g", seen.min,
+                 seen.max);
+    return json_pack("{s:s, s:f, s:f, s:f, s:I, s:I, s:o, s:o}", "limit", limit,
                      "min", seen.min, "median", seen.median, "max", seen.max,
                      "processes", (json_int_t)seen.processes, "in_flight",
-                     (json_int_t)seen.in_flight, "reasons", reasons);
+                     (json_int_t)seen.in_flight, "reasons", reasons, "fleet",
+                     fleet ? fleet : json_null());
 }
 
 struct weir_view_source weir_admin_source(struct weir_admin *admin)

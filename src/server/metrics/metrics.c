@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/node/root_adaptive.h"
 #include "front/authorization.h"
 #include "front/text_stream.h"
 #include "server/doorman/doorman_api.h"
@@ -313,6 +314,86 @@ static int print_adaptive(FILE *out, struct weir_root *root, weir_instant now)
     return 0;
 }
 
+/* ---- Limits of whole fleets ---- */
+
+enum fleet_column {
+    FLEET_LIMIT,
+    FLEET_IN_FLIGHT,
+    FLEET_LATENCY,
+    FLEET_TARGET,
+    FLEET_MEMBERS,
+    FLEET_OUTLIERS,
+    FLEET_EXCUSED,
+    FLEET_COLUMNS
+};
+
+static double fleet_value(const struct weir_fleet_limit_view *view,
+                          enum fleet_column column)
+{
+    const double values[FLEET_COLUMNS] = {
+        [FLEET_LIMIT] = view->controller.limit,
+        [FLEET_IN_FLIGHT] = view->in_flight,
+        [FLEET_LATENCY] = (double)view->controller.latency / 1e9,
+        [FLEET_TARGET] = (double)view->target / 1e9,
+        [FLEET_MEMBERS] = view->members,
+        [FLEET_OUTLIERS] = view->outliers,
+        [FLEET_EXCUSED] = (double)view->excused,
+    };
+    weir_assert(column < FLEET_COLUMNS);
+    return values[column];
+}
+
+/* The first ones of the walk: all of them are in the status. */
+static void print_fleet_column(FILE *out, const struct weir_root *root,
+                               enum fleet_column column, weir_instant now)
+{
+    static const struct figure heads[FLEET_COLUMNS] = {
+        [FLEET_LIMIT] = { "weir_fleet_limit_units",
+                          "The adaptive limit of the whole fleet." },
+        [FLEET_IN_FLIGHT] = { "weir_fleet_in_flight_units",
+                              "Units in flight under it." },
+        [FLEET_LATENCY] = { "weir_fleet_latency_seconds",
+                            "The percentile of the latencies in its last "
+                            "window." },
+        [FLEET_TARGET] = { "weir_fleet_target_seconds",
+                           "What it keeps that percentile below." },
+        [FLEET_MEMBERS] = { "weir_fleet_members",
+                            "Processes, or regions, that report to it." },
+        [FLEET_OUTLIERS] = { "weir_fleet_outliers",
+                             "Of them, those left out: their own path is "
+                             "slow." },
+        [FLEET_EXCUSED] = { "weir_fleet_excused_windows_total",
+                            "Windows not judged, since only outliers were "
+                            "slow." },
+    };
+    struct weir_fleet_limit_view view;
+    struct weir_text name;
+    size_t cursor = 0, count = 0;
+    print_metric_head(out, heads[column].name, heads[column].help);
+    while (count++ < WEIR_METRICS_QUOTAS_MAX &&
+           weir_root_adaptive_next(root, &cursor, &name)) {
+        if (!weir_root_adaptive_view(root, name, &view, now))
+            continue;
+        double value = fleet_value(&view, column);
+        /* No window yet; a quota without a target. */
+        if (value == 0 && (column == FLEET_LATENCY || column == FLEET_TARGET))
+            continue;
+        fprintf(out, "%s{quota=\"", heads[column].name);
+        print_label(out, name.p, name.len);
+        fprintf(out, "\"} %.17g\n", value);
+    }
+}
+
+static void print_fleets(FILE *out, const struct weir_root *root,
+                         weir_instant now)
+{
+    for (enum fleet_column column = FLEET_LIMIT; column < FLEET_COLUMNS;
+         column++)
+        print_fleet_column(out, root, column, now);
+}
+
+/* ---- Quotas that limited most ---- */
+
 /* The limiters that the root remembers: the last ones. */
 static void print_debtors(FILE *out, const struct weir_root *root,
                           weir_instant now)
@@ -544,6 +625,7 @@ char *weir_metrics_print(const struct weir_metrics_source *source,
     if (source->upstream)
         print_upstream(out, source->upstream, now);
     print_lease_metrics(out, source, now);
+    print_fleets(out, source->root, now);
     int error = print_limited_quotas(out, source->root, now);
     if (error == 0)
         error = print_adaptive(out, source->root, now);
