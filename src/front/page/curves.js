@@ -146,13 +146,11 @@ export function colour(name) {
   return found;
 }
 
-// The curves of one quota.
-export class Curves {
+// A chart of uPlot in a place; each kind has its draw() and resize().
+export class Chart {
   constructor(place) {
     this.place = place;
     this.plot = null;
-    this.data = [[], [], [], [], [], []];
-    this.preview = null;
     this.observer = new ResizeObserver(() => this.resize());
     this.observer.observe(place);
   }
@@ -171,6 +169,15 @@ export class Curves {
   restyle() {
     this.drop();
     this.draw();
+  }
+}
+
+// The curves of one quota.
+export class Curves extends Chart {
+  constructor(place) {
+    super(place);
+    this.data = [[], [], [], [], [], []];
+    this.preview = null;
   }
 
   // 'limit' is the quota's text.

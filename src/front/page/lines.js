@@ -1,39 +1,20 @@
 // SPDX-License-Identifier: MIT
 // lines.js - a small chart of some values over the last minutes.
 
-import { axisOf, colour } from "./curves.js";
+import { Chart, axisOf, colour } from "./curves.js";
 import { h, when } from "./words.js";
 
 const HEIGHT = 130;
 
-export class Lines {
+export class Lines extends Chart {
   // 'series': [label, colour of page.css, options of uPlot]; 'text' shows a
   // value.
   constructor(title, series, text) {
+    super(h("div", { class: "lines" }));
     this.series = series;
     this.text = text;
-    this.plot = null;
     this.data = [[], ...series.map(() => [])];
-    this.place = h("div", { class: "lines" });
     this.element = h("figure", {}, h("figcaption", {}, title), this.place);
-    this.observer = new ResizeObserver(() => this.resize());
-    this.observer.observe(this.place);
-  }
-
-  close() {
-    this.observer.disconnect();
-    this.drop();
-  }
-
-  drop() {
-    if (this.plot)
-      this.plot.destroy();
-    this.plot = null;
-  }
-
-  restyle() {
-    this.drop();
-    this.draw();
   }
 
   // Times, then the values of each series; null: there is none.
