@@ -32,6 +32,20 @@ struct world {
     double held[PROCESSES][CLASSES]; /* on average */
 };
 
+static void put_quota(struct world *world, const char *classes)
+{
+    struct weir_quota quota;
+    weir_quota_init(&quota);
+    quota.name = DB;
+    quota.kind = WEIR_CONCURRENCY;
+    quota.sharing = WEIR_ADAPTIVE;
+    quota.scope = WEIR_SCOPE_FLEET;
+    quota.limit.per = 0;
+    quota.min = quota.max = 24 * WEIR_DECIMAL_ONE;
+    quota.classes = weir_text_of(classes);
+    assert_int_equal(weir_fleet_put(world->fleet, &quota, NULL), 0);
+}
+
 static void open_world(struct world *world, bool regions, const char *classes)
 {
     struct weir_fleet_options options = {
@@ -49,22 +63,20 @@ static void open_world(struct world *world, bool regions, const char *classes)
     memset(world, 0, sizeof(*world));
     if (regions) /* roots 1 and 2 are of regions below root 0 */
         options.upstream[1] = options.upstream[2] = 1;
-    struct weir_quota quota;
-    weir_quota_init(&quota);
-    quota.name = DB;
-    quota.kind = WEIR_CONCURRENCY;
-    quota.sharing = WEIR_ADAPTIVE;
-    quota.scope = WEIR_SCOPE_FLEET;
-    quota.limit.per = 0;
-    quota.min = quota.max = 24 * WEIR_DECIMAL_ONE;
-    quota.classes = weir_text_of(classes);
     world->fleet = weir_fleet_new(&options);
     for (uint32_t i = 0; regions && i < PROCESSES; i++)
         for (uint32_t root = 0; root < 3; root++)
             weir_fleet_allow(world->fleet, i, root, root == 1 + i % 2);
     for (uint32_t root = 0; root < options.roots; root++)
         weir_fleet_lead(world->fleet, root, true);
-    assert_int_equal(weir_fleet_put(world->fleet, &quota, NULL), 0);
+    put_quota(world, classes);
+}
+
+/* Three processes want sync, nine bulk, and each more than there is. */
+static void want_all(struct world *world)
+{
+    for (uint32_t i = 0; i < PROCESSES; i++)
+        world->wants[i][i < 3 ? 0 : 1] = MOST;
 }
 
 static void hold(struct world *world, uint32_t process, uint32_t klass,
@@ -134,8 +146,7 @@ static void check_few(bool regions)
 {
     static struct world world;
     open_world(&world, regions, "sync:50%,bulk");
-    for (uint32_t i = 0; i < PROCESSES; i++)
-        world.wants[i][i < 3 ? 0 : 1] = MOST;
+    want_all(&world);
     run(&world, 20 * WEIR_SECOND);
     print_world(&world);
     assert_float_equal(sum_of(&world, 0), 12, 1.2);
@@ -199,8 +210,7 @@ static void classes_that_only_borrow(void **state)
     (void)state;
     static struct world world;
     open_world(&world, false, "sync,bulk");
-    for (uint32_t i = 0; i < PROCESSES; i++)
-        world.wants[i][i < 3 ? 0 : 1] = MOST;
+    want_all(&world);
     run(&world, 20 * WEIR_SECOND);
     assert_float_equal(sum_of(&world, 0), 6, 0.6);
     assert_float_equal(sum_of(&world, 1), 18, 1.8);
@@ -213,21 +223,11 @@ static void shares_are_edited(void **state)
     (void)state;
     static struct world world;
     open_world(&world, false, "sync:50%,bulk");
-    for (uint32_t i = 0; i < PROCESSES; i++)
-        world.wants[i][i < 3 ? 0 : 1] = MOST;
+    want_all(&world);
     run(&world, 10 * WEIR_SECOND);
     print_world(&world);
     assert_float_equal(sum_of(&world, 0), 12, 1.2);
-    struct weir_quota quota;
-    weir_quota_init(&quota);
-    quota.name = DB;
-    quota.kind = WEIR_CONCURRENCY;
-    quota.sharing = WEIR_ADAPTIVE;
-    quota.scope = WEIR_SCOPE_FLEET;
-    quota.limit.per = 0;
-    quota.min = quota.max = 24 * WEIR_DECIMAL_ONE;
-    quota.classes = weir_text_of("sync:75%,bulk");
-    assert_int_equal(weir_fleet_put(world.fleet, &quota, NULL), 0);
+    put_quota(&world, "sync:75%,bulk");
     run(&world, 20 * WEIR_SECOND);
     print_world(&world);
     assert_float_equal(sum_of(&world, 0), 18, 1.8);
@@ -268,8 +268,7 @@ static void regions_that_are_cut_off_go_on(void **state)
     (void)state;
     static struct world world;
     open_world(&world, true, "sync,bulk");
-    for (uint32_t i = 0; i < PROCESSES; i++)
-        world.wants[i][i < 3 ? 0 : 1] = MOST;
+    want_all(&world);
     run(&world, 5 * WEIR_SECOND);
     weir_fleet_kill(world.fleet, weir_root_place(0));
     double least = 1e9;

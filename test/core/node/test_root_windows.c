@@ -25,12 +25,9 @@
 
 static const uint32_t up_to[] = { 0 };
 
-/* A root that is master, with a template of fleets below f and a leased quota,
- * 'q0'. 'max': of each limit. */
-static struct weir_root *begin_fleets(struct net *net, double max)
+/* Fleets below f; 'max': of each limit. */
+static struct weir_change fleet_change(double max)
 {
-    net_init(net, 1);
-    struct weir_root *root = net->nodes[net_root(net)].root;
     struct weir_change change = { .removed = false };
     weir_quota_init(&change.quota);
     change.quota.name = WEIR_TEXT("f/*");
@@ -39,6 +36,16 @@ static struct weir_root *begin_fleets(struct net *net, double max)
     change.quota.scope = WEIR_SCOPE_FLEET;
     change.quota.max = (uint64_t)(max * WEIR_DECIMAL_ONE);
     change.quota.epoch = change.quota.created = 1;
+    return change;
+}
+
+/* A root that is master, with a template of fleets below f and a leased quota,
+ * 'q0'. 'max': of each limit. */
+static struct weir_root *begin_fleets(struct net *net, double max)
+{
+    net_init(net, 1);
+    struct weir_root *root = net->nodes[net_root(net)].root;
+    struct weir_change change = fleet_change(max);
     struct weir_diag diag;
     if (weir_quota_check(&change.quota, &diag) < 0)
         fail_msg("%s", diag.text);
@@ -300,16 +307,9 @@ static void bands_of_no_class_are_one(void **state)
     (void)state;
     struct net net;
     struct weir_root *root = begin_fleets(&net, 20);
-    struct weir_change change = { .removed = false };
-    weir_quota_init(&change.quota);
-    change.quota.name = WEIR_TEXT("f/*");
-    change.quota.kind = WEIR_CONCURRENCY;
-    change.quota.sharing = WEIR_ADAPTIVE;
-    change.quota.scope = WEIR_SCOPE_FLEET;
-    change.quota.max = 20 * WEIR_DECIMAL_ONE;
+    struct weir_change change = fleet_change(20);
     change.quota.classes = WEIR_TEXT("sync:10%,bulk");
     change.quota.epoch = 200;
-    change.quota.created = 1;
     assert_int_equal(weir_root_apply(root, &change, net.now), 0);
     weir_root_settle(root, net.now);
     uint32_t a = net_leaf(&net, 1, up_to), b = net_leaf(&net, 1, up_to);
